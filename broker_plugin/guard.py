@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from broker_plugin.logs.events import LoopError, NodeFailed, UnexpectedError
 from broker_plugin.logs.formats import tell
+from broker_plugin.turn_monitor import TurnMonitor
 from txobserver.ports.store import StoreError
 
 log = logging.getLogger("txha.guard")
@@ -33,11 +34,17 @@ MakeSocket = Callable[[int, int, int], socket.socket]
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
 
+def read_on(transport: asyncio.Transport | None, reading: bool) -> None:
+    """Read what comes over this connection, or leave it to wait; nothing where there is none any more."""
+    if transport is not None:
+        (transport.resume_reading if reading else transport.pause_reading)()
+
+
 class Guard:
     """``on_store_error`` is told what a store has failed with: the node leaves its part in order, and ends.
 
     ``on_broken`` is told, once, that the node must end at once: it knows no longer what it is in the middle of.
-    ``loop``: the one that runs, unless another is given.
+    ``loop``: the one that runs, unless another is given. ``monitor``: what measures its turns, if anything does.
     """
 
     def __init__(
@@ -47,6 +54,7 @@ class Guard:
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.broken = False
+        self.monitor: TurnMonitor | None = None
         self._on_store_error = on_store_error
         self._on_broken = on_broken
         self._loop = loop
@@ -65,11 +73,17 @@ class Guard:
 
     def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Call; None if that fails, or if the node is broken already."""
-        if not self.broken:
-            try:
-                return call(*args, **kwargs)
-            except Exception as error:
-                self.caught(error)
+        if self.broken:
+            return None
+        monitor = self.monitor
+        began = None if monitor is None else monitor.begin()
+        try:
+            return call(*args, **kwargs)
+        except Exception as error:
+            self.caught(error)
+        finally:
+            if monitor is not None and began is not None:
+                monitor.end(call, began)
         return None
 
     def wrap(self, call: Callable[P, T]) -> Callable[P, T | None]:
@@ -142,6 +156,10 @@ class Guard:
     ) -> asyncio.Server:
         """Listen. Raises OSError."""
         return await self.loop.create_server(self._making(factory), host, port, **options)
+
+    async def create_unix_server(self, factory: Callable[[], GuardedProtocol], path: str) -> asyncio.Server:
+        """Listen at a path of the file system. Raises OSError."""
+        return await self.loop.create_unix_server(self._making(factory), path)
 
     async def create_connection(
         self, factory: Callable[[], GuardedProtocol], host: str, port: int

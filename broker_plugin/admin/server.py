@@ -22,7 +22,7 @@ from recovery.reader.node_admin import FILE
 log = logging.getLogger("txha.admin")
 MAX_LINE = 1 << 20
 MAX_CONNECTIONS = 32
-"""At a time; who connects beyond them is refused."""
+"""At a time; beyond them the oldest of those that have not shown the token makes room."""
 SILENCE_SECONDS = 10.0
 """Within this time a request comes whole, and its answer is taken; else the connection ends."""
 
@@ -51,7 +51,8 @@ class _Request(BaseModel):
 class AdminServer:
     """Answers commands with these handlers until it is stopped.
 
-    Whatever connects needs no token before it asks, so those who are here are few, and not for long.
+    Whatever connects needs no token before it asks, so those who are here are few, and not for long; and who has shown
+    none makes room for the next, so that another user of the machine keeps no operator out.
     """
 
     def __init__(
@@ -61,7 +62,8 @@ class AdminServer:
         self._path = directory / FILE
         self._handlers = handlers
         self._admit = admit
-        self._connections = 0
+        self._here: dict[asyncio.StreamWriter, bool] = {}
+        """Whether it has shown the token, in the order of their coming"""
         self._token = secrets.token_hex(16)
         self._server: asyncio.Server | None = None
 
@@ -82,32 +84,45 @@ class AdminServer:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._connections >= MAX_CONNECTIONS or not self._admit(writer.transport):
+        if not self._has_room() or not self._admit(writer.transport):
             writer.transport.abort()
             return
-        self._connections += 1
+        self._here[writer] = False
         try:
             await self._talk(reader, writer)
         except (OSError, ValueError) as error:
             tell(log, logging.DEBUG, OperatorGone(str(error) or type(error).__name__))
         finally:
-            self._connections -= 1
+            self._here.pop(writer, None)
             writer.transport.abort()  # an answer that is not taken does not keep it open
+
+    def _has_room(self) -> bool:
+        """Whether one more can stay: the oldest stranger may have to go for it."""
+        if len(self._here) < MAX_CONNECTIONS:
+            return True
+        oldest = next((each for each, known in self._here.items() if not known), None)
+        if oldest is None:
+            return False
+        del self._here[oldest]
+        oldest.transport.abort()
+        return True
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await asyncio.wait_for(reader.readline(), SILENCE_SECONDS):
-            writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
+            writer.write(json.dumps(await self._answer(line, writer)).encode() + b"\n")
             await asyncio.wait_for(writer.drain(), SILENCE_SECONDS)
         writer.close()
         await asyncio.wait_for(writer.wait_closed(), SILENCE_SECONDS)
 
-    async def _answer(self, line: bytes) -> dict[str, Any]:
+    async def _answer(self, line: bytes, writer: asyncio.StreamWriter | None = None) -> dict[str, Any]:
         try:
             request = _Request.model_validate_json(line)
         except ValidationError:
             return _refused("not a request: it wants token, command and arguments")
         if not hmac.compare_digest(request.token.encode(), self._token.encode()):
             return _refused("the token is wrong")
+        if writer is not None and writer in self._here:
+            self._here[writer] = True
         handler = self._handlers.get(request.command)
         if handler is None:
             return _refused(f"unknown command {request.command!r}")

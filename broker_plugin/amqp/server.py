@@ -13,18 +13,27 @@ import uuid
 from collections.abc import Callable
 from typing import cast
 
+from broker_plugin.amqp.alarms import Alarms
+from broker_plugin.amqp.arrivals import Arrivals
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
+from broker_plugin.amqp.protocol.introductions import Introduced, Reception
+from broker_plugin.amqp.protocol.logins import Logins, Told
+from broker_plugin.amqp.protocol.reading import Reading
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import EmbeddedBroker
+from broker_plugin.embedded.memory_budget import MemoryMarks
 from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.embedded.transactions.branch_table import DtxLimits
+from broker_plugin.embedded.unsupported import Unsupported
 from broker_plugin.guard import Guard, GuardedProtocol
 
 __all__ = ["AmqpServer", "AmqpSettings", "embedded_broker", "unique_name"]
 
 TICK = 0.5
 """Seconds between looks at the clock."""
+UNKNOWN = "unknown"
+"""The address of a client of which the system says none: it is not taken for one of this machine's."""
 
 
 def unique_name() -> str:
@@ -33,56 +42,117 @@ def unique_name() -> str:
 
 
 def embedded_broker(
-    guard: Guard, limits: WindowLimits | None = None, dtx_limits: DtxLimits | None = None
+    guard: Guard,
+    limits: WindowLimits | None = None,
+    dtx_limits: DtxLimits | None = None,
+    unsupported: Unsupported | None = None,
+    marks: MemoryMarks | None = None,
 ) -> EmbeddedBroker:
     """A broker whose turns are those of the event loop that runs when it is used."""
 
     def schedule() -> None:
         guard.call_soon(broker.end_of_turn)
 
-    broker = EmbeddedBroker(schedule, unique_name, limits or WindowLimits(), dtx_limits or DtxLimits())
+    broker = EmbeddedBroker(
+        schedule, unique_name, limits or WindowLimits(), dtx_limits or DtxLimits(), unsupported, marks
+    )
     return broker
 
 
 class AmqpProtocol(GuardedProtocol):
-    """One client's socket. Implements ``Wire``."""
+    """One client's socket. Implements ``Wire`` and ``ServedClient``.
 
-    def __init__(self, server: AmqpServer) -> None:
+    ``_opening``: how far its handshake has come, None when that is over. ``_reception``: of a client that may yet be
+    introduced by another node (``introductions``), None when what comes is AMQP. ``introduced``: it has been already.
+    """
+
+    def __init__(self, server: AmqpServer, introduced: Introduced | None = None) -> None:
         self.guard = server.guard
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._flushing = False
         self._reading = True
         self._ended_at: float | None = None
+        self._opening: str | None = ""
+        self._introduced = introduced
+        self._reception = server.arrivals.reception() if introduced is None else None
         self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         self._transport = cast(asyncio.Transport, transport)
-        if not self._server.admit(self):
+        server, peer = self._server, transport.get_extra_info("peername")
+        name, address = (f"{peer[0]}:{peer[1]}", str(peer[0])) if peer else ("", UNKNOWN)
+        if self._introduced is not None:
+            name, address = self._introduced.peer, self._introduced.host
+        if not server.admit(self, address):
             self._transport.abort()
             return
-        server, peer = self._server, transport.get_extra_info("peername")
         self._transport.set_write_buffer_limits(high=server.settings.output_bytes)
-        name = f"{peer[0]}:{peer[1]}" if peer else ""
-        self.connection = Connection(server.broker, server.settings, self, name, server.history())
+        self.connection = Connection(
+            server.broker, server.settings, self, name, server.history(), address, server.logins
+        )
+        self.connection.block(server.blocked)
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
         connection = self.connection
         if connection is not None:
-            self._server.before_input()
-            connection.receive(data)
-            self._server.on_activity()
-            if connection.intake.congested or self._server.paused:
+            if self._reception is not None:
+                data = self._receive(connection, self._reception, data)
+                if not data:
+                    return
+            waits = self._server.reading.arrived(self, data)
+            if waits or connection.intake.congested or self._server.paused:
                 self._set_reading(False)
+
+    def _receive(self, connection: Connection, reception: Reception, data: bytes) -> bytes:
+        """Another node may introduce the client first; what behind that is for the broker."""
+        taken = self._server.arrivals.begins(self, reception, data, connection.peer)
+        if taken is None or self._transport is None:
+            return b""
+        if taken.answer:
+            self._transport.write(taken.answer)
+        if taken.introduced is not None:
+            connection.peer, connection.address = taken.introduced.peer, taken.introduced.host
+        if reception.over:
+            self._reception = None
+        return taken.rest
+
+    def take(self, data: bytes, most: int) -> bool:
+        """These bytes have come; carry out so many frames at most. Whether more waits to be carried out."""
+        connection = self.connection
+        if connection is None or self._transport is None:
+            return False
+        if self.guard.monitor is not None:
+            self.guard.monitor.client = connection.peer
+        self._server.before_input()
+        connection.receive(data, most)
+        self._server.on_activity()
+        if self._opening is not None:
+            self._go_on(connection)
+        self._server.alarms.look(self)
+        return connection.behind
+
+    def taken(self) -> None:
+        """All that has come is carried out."""
+        self.read_on()
+
+    def _go_on(self, connection: Connection) -> None:
+        """It is a newcomer until its connection is open."""
+        if connection.heartbeats.opened or connection.ended:
+            self._opening = None
+            self._server.arrivals.leave(self)
+        elif connection.state != self._opening:
+            self._opening = connection.state
+            self._server.arrivals.step(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is closed."""
         self._server.discharge(self)
         self._transport = None
         if self.connection is not None:
-            self.connection.end()
+            self.connection.vanish()
             self._server.on_activity()
 
     def pause_writing(self) -> None:
@@ -94,6 +164,7 @@ class AmqpProtocol(GuardedProtocol):
     def resume_writing(self) -> None:
         """It does again."""
         if self.connection is not None:
+            self._count_unsent(self.connection)
             self.connection.set_writable(True)
 
     def wake(self) -> None:
@@ -106,7 +177,7 @@ class AmqpProtocol(GuardedProtocol):
         """Read again, if nothing is in the way."""
         if self.connection is None or self._reading or self._server.paused:
             return
-        if not self.connection.intake.congested:
+        if not self.connection.intake.congested and not self.connection.behind:
             self._set_reading(True)
 
     def tick(self, now: float) -> None:
@@ -114,6 +185,8 @@ class AmqpProtocol(GuardedProtocol):
         connection = self.connection
         if connection is None:
             return
+        if connection.unsent_bytes:
+            self._count_unsent(connection)
         if not connection.ended:
             self._look_for_life(connection)
             connection.tick(now, self._reading)
@@ -127,7 +200,8 @@ class AmqpProtocol(GuardedProtocol):
 
         Else a client that hangs is never given up, and keeps its messages (``a_consumer_that_hangs_is_given_up``).
         """
-        if not self._reading and not connection.writable and not connection.intake.overfull and not self._server.paused:
+        waits = connection.behind or connection.intake.overfull or self._server.paused
+        if not self._reading and not connection.writable and not waits:
             self._set_reading(True)
 
     def abort(self) -> None:
@@ -144,10 +218,15 @@ class AmqpProtocol(GuardedProtocol):
         data = connection.take_output()
         if data:
             transport.write(data)
+            self._count_unsent(connection)
         if connection.ended:
             transport.close()
         elif transport.get_write_buffer_size() <= self._server.settings.output_bytes:
             connection.set_writable(True)
+
+    def _count_unsent(self, connection: Connection) -> None:
+        if self._transport is not None:
+            connection.sent(self._transport.get_write_buffer_size())
 
     def _set_reading(self, reading: bool) -> None:
         if self._transport is None or reading == self._reading or self._transport.is_closing():
@@ -165,6 +244,7 @@ class AmqpServer:
     ``before_input`` is called before what a client sends is taken, and before what it is told is sent, so that a broker
     that may serve no more can say so.
     ``history`` is asked for each client, which is told it. A primary serves no client of another generation.
+    ``told`` is called with each login that is refused.
     ``on_activity`` is called whenever a client has asked something of the broker, so that the ledger is looked after.
     """
 
@@ -176,18 +256,24 @@ class AmqpServer:
         on_activity: Callable[[], object] = lambda: None,
         before_input: Callable[[], object] = lambda: None,
         history: Callable[[], History] = History,
+        told: Told = lambda user, address, count, why: None,
     ) -> None:
         self.guard = guard
+        self.logins = Logins(settings.users, told)
         self.broker = broker
         self.settings = settings
         self.on_activity = on_activity
         self.before_input = before_input
         self.history = history
+        self.arrivals = Arrivals(settings, lambda: guard.loop.time())
         self.paused = False
+        self.reading = Reading(broker.turn, guard.call_soon)
         self._protocols: set[AmqpProtocol] = set()
         self._listener: asyncio.Server | None = None
         self._ticker: asyncio.TimerHandle | None = None
-        self._blocked: str | None = None
+        self.blocked: str | None = None
+        """Why publishers are blocked"""
+        self.alarms = Alarms(broker, self._protocols, self.block)
 
     @property
     def port(self) -> int:
@@ -201,14 +287,19 @@ class AmqpServer:
         """How many clients are connected."""
         return len(self._protocols)
 
-    def connection_factory(self) -> AmqpProtocol:
+    def connection_factory(self, introduced: Introduced | None = None) -> AmqpProtocol:
         """The protocol for one accepted client, for ``loop.create_server`` or a socket that was accepted elsewhere.
 
-        Heartbeats run from the first client on.
+        ``introduced``: where it comes from, if another node has said so. Heartbeats run from the first client on.
         """
+        self.keep_time()
+        return AmqpProtocol(self, introduced)
+
+    def keep_time(self) -> None:
+        """Look at the clock from now on: for heartbeats, and for refused logins, which a backup has as well."""
         if self._ticker is None:
+            self.logins.tick(self.guard.loop.time())
             self._ticker = self.guard.call_later(TICK, self._tick)
-        return AmqpProtocol(self)
 
     async def start(self) -> None:
         """Listen. OSError if the port is taken, ValueError if the address is not a loopback address."""
@@ -247,14 +338,16 @@ class AmqpServer:
 
     def block(self, reason: str | None) -> None:
         """Take no more publishes for this reason (None: take them again); clients are told."""
-        self._blocked = reason
+        self.blocked = reason
         for protocol in self._protocols:
             if protocol.connection is not None:
                 protocol.connection.block(reason)
 
-    def admit(self, protocol: AmqpProtocol) -> bool:
-        """Whether one more client is served."""
+    def admit(self, protocol: AmqpProtocol, address: str) -> bool:
+        """Whether one more client is served, from there."""
         if len(self._protocols) >= self.settings.max_connections:
+            return False
+        if not self.arrivals.arrive(protocol, address):
             return False
         self._protocols.add(protocol)
         return True
@@ -262,10 +355,13 @@ class AmqpServer:
     def discharge(self, protocol: AmqpProtocol) -> None:
         """A client has gone."""
         self._protocols.discard(protocol)
+        self.arrivals.leave(protocol)
 
     def _tick(self) -> None:
         now = self.guard.loop.time()
         self._ticker = self.guard.call_later(TICK, self._tick)
+        self.logins.tick(now)
         self.broker.tick(now)
         for protocol in list(self._protocols):
             protocol.tick(now)
+        self.alarms.look()

@@ -1,18 +1,17 @@
 """Brokers and databases as they are named on a command line: checked before any is asked, shown without passwords.
 
 Every user of a machine sees its processes with their command lines, so an address may stand in a file: ``@FILE``. A
-password on the command line is warned of, and not refused: a recovery run that ends instead leaves branches in doubt.
+password on the command line is refused; that of guest, which is known to all, may stand there.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from broker_plugin.cli.asking import BadArgument
-from broker_plugin.secret_file import SecretFileError, read_secret
+from recovery.secret_file import SecretFileError, read_secret
 
 _PASSWORD = re.compile(r"(\b(?:ssl)?password\s*=\s*)('(?:\\.|[^'\\])*'|(?:\\.|[^\s&])+)", re.DOTALL)
 
@@ -27,7 +26,7 @@ _NO_SECRET = "://guest:guest@"
 def read_brokers(given: Sequence[str]) -> list[str]:
     """What was given to ``--broker``, checked; of ``@FILE`` what stands there. Raises BadArgument.
 
-    Warns of a password on the command line.
+    So is a password on the command line.
     """
     from recovery.dtx.hosts import READS
 
@@ -40,7 +39,7 @@ def read_brokers(given: Sequence[str]) -> list[str]:
                 raise
             # Nothing of what stands there is told: it may be the password alone.
             raise BadArgument(f"--broker: {as_given[1:]} holds what is no url of a broker: one reads {READS}") from None
-    _warn("--broker", [each.replace(_NO_SECRET, "://") for each in given])
+    _refuse_passwords("--broker", [each.replace(_NO_SECRET, "://") for each in given])
     return found
 
 
@@ -48,7 +47,7 @@ def read_databases(given: Sequence[str]) -> list[str]:
     """The same of ``--database``. Raises BadArgument."""
     found = _addresses("--database", given)
     check_databases(found)
-    _warn("--database", given)
+    _refuse_passwords("--database", given)
     return found
 
 
@@ -56,12 +55,11 @@ def _addresses(option: str, given: Sequence[str]) -> list[str]:
     return [_read(option, Path(each[1:])) if each.startswith("@") else each for each in given]
 
 
-def _warn(option: str, given: Sequence[str]) -> None:
+def _refuse_passwords(option: str, given: Sequence[str]) -> None:
     if any(_tells_a_password(each) for each in given if not each.startswith("@")):
-        print(
-            f"txha: every user of this machine can read the password in {option}: write the address into a file that "
-            f"only you can read, and give {option} @FILE",
-            file=sys.stderr,
+        raise BadArgument(
+            f"every user of this machine can read the password in {option}: write the address into a file that only "
+            f"you can read, and give {option} @FILE"
         )
 
 

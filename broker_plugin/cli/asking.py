@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
-from broker_plugin.node.config import load_config
+from broker_plugin.node.config import load_config, parse_settings
+from broker_plugin.node.users import check_given
 from recovery.reader.node_admin import AdminError, ask
 
 _DIR = typer.Option("--dir", help="Directory of the cluster (the one given to `txha cluster`).")
@@ -20,6 +21,13 @@ LogFormat = Annotated[
     str | None,
     typer.Option("--log-format", help="How nodes log: text, or json, one object a line. As the key log_format."),
 ]
+
+
+def settings_given(set_: list[str] | None) -> dict[str, str]:
+    """What ``--set`` gave. Raises ConfigError, also for a password: every user of the machine could read it there."""
+    found = parse_settings(set_ or [])
+    check_given(found)
+    return found
 
 
 def with_log_format(settings: list[str], form: str | None) -> list[str]:
@@ -59,10 +67,13 @@ def nodes_shown(dir: Path | None, config: Path | None) -> list[NodeEntry]:
 
 
 def best_node(dir: Path) -> dict[str, Any]:
-    """The status of the primary, or else of the node that knows most. Raises ClusterError if none answers."""
+    """The status of the primary, or else of the node that knows most.
+
+    Raises AdminError if none answers, and ClusterError for a directory that holds no cluster.
+    """
     up = [status for entry in read_cluster(dir) if (status := node_status(entry))["state"] != "down"]
     if not up:
-        raise ClusterError(f"no node of {dir} answers; start the cluster with `txha cluster --dir {dir}`")
+        raise AdminError(f"no node of {dir} answers; start the cluster with `txha cluster --dir {dir}`")
     return max(up, key=lambda each: (each["state"] == "active", each["generation"]))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import platform
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,7 @@ from broker_plugin.cli.asking import (
     node_entry,
     node_status,
     nodes_shown,
+    settings_given,
     with_log_format,
 )
 from broker_plugin.cli.cluster.discard import discard
@@ -32,9 +34,11 @@ from broker_plugin.cli.pipeline.audit import audit
 from broker_plugin.cli.pipeline.spark_package import spark_package
 from broker_plugin.cli.recovery.rebuild import rebuild
 from broker_plugin.cli.recovery.recover import recover
+from broker_plugin.cli.terminal import say
 from broker_plugin.cli.transactions import dtx
-from broker_plugin.compiled import running
-from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
+from broker_plugin.compiled import SWITCH, running
+from broker_plugin.node.config import ConfigError, check_places, load_config
+from broker_plugin.node.users import check_config_file
 from recovery.reader.node_admin import AdminError, ask
 from recovery.store.parent import end_with
 from txobserver.ports.store import StoreBusy
@@ -89,12 +93,13 @@ def node(
         end_with(with_parent)
     from broker_plugin.node.main import run_node
 
-    loaded = load_config(config, parse_settings(with_log_format(set_ or [], log_format)))
+    loaded = load_config(config, settings_given(with_log_format(set_ or [], log_format)))
+    check_config_file(config)
     check_places(loaded)
     try:
         status = run_node(loaded)
     except StoreBusy as error:  # a person need not mend anything: a supervisor of the node may start it again
-        print(f"txha: {error}", file=sys.stderr)
+        say(f"txha: {error}", beside=True)
         status = 1
     raise SystemExit(status)
 
@@ -116,6 +121,7 @@ def cluster(
     """
     from broker_plugin.cli.cluster.cluster import run_cluster
 
+    settings_given(set_)
     raise SystemExit(run_cluster(dir, nodes, base_port, restart, with_log_format(set_ or [], log_format)))
 
 
@@ -151,14 +157,20 @@ def promote(
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask at a terminal; a script is never asked.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until the node is the active primary, or only ask for it.")
+    ] = True,
+    timeout: Annotated[float, typer.Option(help="With --wait: seconds, then the exit status is 1.")] = 30.0,
 ) -> None:
-    """Hand the primary's role to a ready backup.
+    """Hand the primary's role to a ready backup, and wait until it is the active primary.
 
     With --accept-data-loss, what will be lost is said before, and the loss is accepted for the coordination record as
     it is then: if another node has become primary meanwhile, nothing is done.
     """
-    from broker_plugin.cli.cluster.promoting import accepted_version, say_accepted
+    from broker_plugin.cli.cluster.promoting import accepted_version, greatest_generation, say_accepted, wait_active
 
+    if not 0 <= timeout < math.inf:
+        raise BadArgument("--timeout must be a finite number of seconds, and not negative")
     directory = node_entry(dir, node).directory
     arguments: dict[str, object] = {"accept_data_loss": accept_data_loss}
     if accept_data_loss:
@@ -169,12 +181,16 @@ def promote(
         arguments["version"] = version
     elif yes:
         raise BadArgument("--yes answers the question that comes with --accept-data-loss; nothing else is asked")
+    since = greatest_generation(dir)
     ask(directory, "promote", arguments)
     if accept_data_loss:
         say_accepted(seen)
-        typer.echo(f"{node} is taking over; see `txha status`")
+    if wait:
+        say(f"{node} is primary of generation {wait_active(dir, node, since, timeout)}")
+    elif accept_data_loss:
+        say(f"{node} is taking over; see `txha status`")
     else:
-        typer.echo(f"{node} asks the primary to hand over; see `txha status`, or the log of {node} if it stays ready")
+        say(f"{node} asks the primary to hand over; see `txha status`, or the log of {node} if it stays ready")
 
 
 @tx.command("list")
@@ -194,16 +210,23 @@ for extension in sorted(metadata.entry_points(group=EXTENSIONS), key=lambda each
     app.command(extension.name)(extension.load())
 
 
+def _check_core(chosen: str) -> None:
+    """Refuse a misspelt choice of the core, as any other variable of ours. Raises ConfigError."""
+    if chosen not in ("", "pure", "compiled"):
+        raise ConfigError(f"{SWITCH} is pure or compiled, not {chosen!r}")
+
+
 def command_line() -> None:
     """Carry out a command: errors are one sentence on stderr, exit status 2 for what the user can mend."""
     from recovery.pipeline.errors import PipelineError
     from txobserver.ports.store import StoreError
 
     try:
+        _check_core(os.environ.get(SWITCH, ""))
         app()
     except (BadArgument, ConfigError, ClusterError, PipelineError, StoreError) as error:
-        print(f"txha: {error}", file=sys.stderr)
+        say(f"txha: {error}", beside=True)
         raise SystemExit(2) from None
     except AdminError as error:
-        print(f"txha: {error}", file=sys.stderr)
+        say(f"txha: {error}", beside=True)
         raise SystemExit(1) from None

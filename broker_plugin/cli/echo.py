@@ -13,6 +13,8 @@ import threading
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from txobserver.printable import printable
+
 EVERY_SECONDS = 0.1
 END_SECONDS = 1.0
 STATE_EVENTS = {"state_changed", "following_primary", "stepping_down", "backup_ready", "out_of_ready_set"}
@@ -26,7 +28,7 @@ def is_told(line: str) -> bool:
         return line.startswith("txha: ") or any(mark in line for mark in STATE_MARKS)
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return found.get("event") in STATE_EVENTS or found.get("level") in ("warning", "error", "critical")
 
@@ -80,7 +82,7 @@ class Echo:
             for name, tail in self._tails.items():
                 for line in tail.lines():
                     if is_told(line):
-                        self._write(f"[{name}] {line}")
+                        self._write(f"[{name}] {printable(line)}")
             with contextlib.suppress(Empty):
                 while True:
                     self._write(self._said.get_nowait())

@@ -76,7 +76,7 @@ def _read(directory: Path) -> dict[str, Any]:
         raise ClusterError(f"{directory} holds no cluster; start one with `txha cluster --dir {directory}`") from None
     except OSError as error:
         raise ClusterError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _damaged(directory) from None
     if not isinstance(data, dict):
         raise _damaged(directory)
@@ -92,7 +92,7 @@ def cluster_id(directory: Path) -> str | None:
     try:
         found = json.loads((directory / CLUSTER_FILE).read_text()).get("cluster")
         return str(found) if found else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError, AttributeError):
         return None
 
 

@@ -7,6 +7,10 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from broker_plugin.cli.terminal import PlainConsole
+from txobserver.printable import printable
 
 _COLOURS = {"active": "bold green", "ready": "green", "down": "bold red", "recovering": "yellow"}
 
@@ -22,7 +26,7 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
         lag = ", ".join(f"{name} {b['lag_events']}" for name, b in sorted(node.get("backups", {}).items()))
         table.add_row(
             node["name"],
-            f"[{colour}]{node['state']}[/]",
+            Text(printable(node["state"]), colour),
             str(node["generation"]),
             "yes" if node["ready"] else "no",
             node.get("position", ""),
@@ -32,15 +36,52 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
         )
     cores = sorted({node["core"] for node in nodes if "core" in node})
     table.caption = f"core: {', '.join(cores)}" if cores else None
-    console = Console()
+    console = PlainConsole()
     console.print(table)
     for node in nodes:
         for key in ("shortage", "waits_for_operator", "record_error"):
             if node.get(key):
-                console.print(f"{node['name']}: {node[key]}", style="bold red", markup=False, soft_wrap=True)
+                console.print(f"{node['name']}: {node[key]}", style="bold red", soft_wrap=True)
+        for line in room_lines(node):
+            console.print(f"{node['name']}: {line}", soft_wrap=True)
+        if node.get("alarms"):
+            said = f"publishers are blocked: {', '.join(node['alarms'])}"
+            console.print(f"{node['name']}: {said}", style="bold red", soft_wrap=True)
+        if node.get("unsupported") and node["state"] == "active":
+            _unsupported(console, node["unsupported"])
         if node.get("loss_accepted") and node["state"] == "active":
             said = f"the loss of data was accepted for generation {node['loss_accepted']}"
-            console.print(f"{node['name']}: {said}", style="yellow", markup=False, soft_wrap=True)
+            console.print(f"{node['name']}: {said}", style="yellow", soft_wrap=True)
+
+
+UNSUPPORTED_SHOWN = 20
+"""Queues whose arguments have no effect here: so many are shown below the table, and all with --json."""
+
+
+def _unsupported(console: Console, queues: dict[str, list[str]]) -> None:
+    for name in sorted(queues)[:UNSUPPORTED_SHOWN]:
+        said = f"queue '{name}' was declared with {', '.join(queues[name])}, which has no effect here"
+        console.print(said, style="yellow", soft_wrap=True)
+    if len(queues) > UNSUPPORTED_SHOWN:
+        console.print(f"and {len(queues) - UNSUPPORTED_SHOWN} more queues; --json tells all", style="yellow")
+
+
+def room_lines(node: dict[str, Any]) -> list[str]:
+    """What clients of the active primary make it hold, and what they may, in words. Of another node nothing."""
+    if node["state"] != "active" or "open_work" not in node:
+        return []
+    memory, work, disk = node["memory"], node["open_work"], node["disk"]
+    free = "not known" if disk["free"] < 0 else _mib(disk["free"])
+    return [
+        f"memory of clients {_mib(memory['held'])}, blocked above {_mib(memory['high_bytes'])}; "
+        f"free on disk {free}, blocked below {_mib(disk['least'])}",
+        f"open in transactions {_mib(work['bytes'])} of {_mib(work['most_open_bytes'])}; one has at most "
+        f"{_mib(work['most_bytes'])} and {work['most_events']} events, a connection {_mib(work['most_client_bytes'])}",
+    ]
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.0f} MiB"
 
 
 def transactions_table(node: str, rows: list[dict[str, Any]]) -> None:
@@ -92,5 +133,4 @@ def left_by_spark_table(rows: list[dict[str, Any]]) -> None:
 
 
 def _print(table: Table, width: int = 0) -> None:
-    """As it is: names that clients have given are no markup, and ``:a:`` in one is no emoji."""
-    Console(width=max(Console().width, width), emoji=False, markup=False).print(table)
+    PlainConsole(max(PlainConsole().width, width)).print(table)

@@ -9,7 +9,7 @@ from recovery import compiled
 from recovery.compiled import SWITCH as SWITCH
 
 MODULES = (
-    *(f"txobserver.{name}" for name in ("digest", "ends", "observer", "tx_buffer")),
+    *(f"txobserver.{name}" for name in ("digest", "ends", "leftovers", "observer", "tx_buffer", "work_limits")),
     *(f"txobserver.state.{name}" for name in ("applied_content", "contents", "layers", "messages")),
     *(f"txobserver.state.{name}" for name in ("offsets", "page_reading", "queues", "shown")),
     *(f"ha.{name}" for name in ("core", "node", "roles")),
@@ -24,12 +24,14 @@ MODULES = (
     *(f"ha.primary.{name}" for name in ("client_ledger", "commit_point", "fanout", "joins", "silence")),
     *(f"ha.primary.{name}" for name in ("primary", "readings", "stream_decisions", "teller", "transactions")),
     *(f"ha.primary.{name}" for name in ("tx_tracker", "watch", "writer")),
-    *(f"broker_plugin.embedded.{name}" for name in ("broker", "serving", "operations.requester")),
+    *(f"broker_plugin.embedded.{name}" for name in ("broker", "field_table", "memory_budget", "serving")),
+    "broker_plugin.embedded.operations.requester",
     *(f"broker_plugin.embedded.channels.{name}" for name in ("channel", "client", "confirms", "mode", "session")),
     *(f"broker_plugin.embedded.queues.{name}" for name in ("consumer", "durable_queue", "given_back")),
-    *(f"broker_plugin.embedded.queues.{name}" for name in ("local_queue", "owner", "queue", "subscriber")),
-    *(f"broker_plugin.embedded.queues.{name}" for name in ("supply", "turn", "windows")),
+    *(f"broker_plugin.embedded.queues.{name}" for name in ("local_queue", "owner", "pieces", "queue", "subscriber")),
+    *(f"broker_plugin.embedded.queues.{name}" for name in ("supply", "turn", "unacked", "windows")),
     *(f"broker_plugin.embedded.transactions.{name}" for name in ("branch", "transaction", "unit_of_work")),
+    "broker_plugin.embedded.transactions.work_pieces",
     *(f"broker_plugin.amqp.protocol.{name}" for name in ("answering", "channel", "client_connection", "codec")),
     *(f"broker_plugin.amqp.protocol.{name}" for name in ("connection", "content", "intake", "open_channels")),
 )

@@ -19,10 +19,14 @@ def store_at(address: str) -> RecordStore:
     Raises ValueError, with one sentence that says what to write.
     """
     scheme, separator, rest = address.partition("://")
+    forms = ", ".join(form for form, _ in SCHEMES.values())
     if not separator:
-        return in_file(Path(address))
+        if not address:
+            raise ValueError(f"an empty text names no coordination store: write {forms}")
+        if ":" in address.partition("/")[0]:
+            raise ValueError(f"{address} is neither an address nor a path: write {forms}, or ./{address} for a file")
+        return SqliteFile(Path(address), address)
     if scheme not in SCHEMES:
-        forms = ", ".join(form for form, _ in SCHEMES.values())
         raise ValueError(f"no coordination store has the scheme {scheme!r}; there are {forms}")
     return SCHEMES[scheme][1](rest)
 

@@ -8,6 +8,11 @@ The process itself may hang: stopped, or in a file system that does not answer. 
 one is started, so that a node that has lost its lease meanwhile can take part again (``coordination_child_hangs``).
 What it was asked for may have been done, or be done as it dies: the outcome is *unknown*. A process that does not even
 die, because the kernel waits for the file system, gets no successor until it has: it holds the file's lock.
+
+It also renews the lease of a primary that is in the middle of a long turn (``broker_plugin.coordination.renewer``), so
+it must never go on when its node is gone. It sees the end of its input before anything else that it does, and looks
+whose child it is before it renews; a node that is gone shows no turns either. The kernel is not asked to kill it with
+its node (PR_SET_PDEATHSIG): that would be with the thread that has started it.
 """
 
 from __future__ import annotations
@@ -18,14 +23,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from broker_plugin.coordination.polling import Polling
+from broker_plugin.coordination.renewer import Renewer
+from broker_plugin.coordination.shared_watchdog import SharedWatchdog
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import CasConflict, CoordinationError, Record, Snapshot, Waiter
+from ha.membership.watchdog import Renewals
 from recovery.store.crash_points import crash_point
 
 ANSWER_SECONDS = 5.0
@@ -37,7 +46,16 @@ END_SECONDS = 1.0
 GLANCE_SECONDS = 0.2
 """Between looks whether the node still wants the answer."""
 READ_BYTES = 64 << 10
-"""Of an answer, at a time."""
+"""Of an answer or of requests, at a time."""
+PROCESS_NAME = "txha-record"
+"""What `ps` and `top` show; the kernel keeps fifteen characters."""
+NAME_FILE = Path("/proc/self/comm")
+"""Of Linux: where a process writes its name"""
+MODULE = (sys.executable, "-P", "-m")
+"""Runs a module of ours. Without -P, Python looks for every module in the directory first in which the node was
+started, where any user may be able to put one (``a_module_in_the_directory_of_the_start``)."""
+NO_RENEWALS = Renewals(1.0, 0.0)
+"""Of a process that is not shown any turns"""
 
 
 class Request(msgspec.Struct):
@@ -58,11 +76,22 @@ class Reply(msgspec.Struct):
 class CoordinationProcess:
     """A coordination store in one SQLite file, used through a child process. Calls block; use it from one thread.
 
-    An answer that does not come within ``seconds`` is not waited for.
+    An answer that does not come within ``seconds`` is not waited for. By ``watchdog``, which is closed in the end, the
+    child renews as ``renewals`` say.
     """
 
-    def __init__(self, path: Path, cluster: str, seconds: float = ANSWER_SECONDS) -> None:
-        self._command = [sys.executable, "-m", "broker_plugin.coordination.coordination_process", str(path), cluster]
+    def __init__(
+        self,
+        path: Path,
+        cluster: str,
+        seconds: float = ANSWER_SECONDS,
+        watchdog: SharedWatchdog | None = None,
+        renewals: Renewals = NO_RENEWALS,
+    ) -> None:
+        self._command = [*MODULE, "broker_plugin.coordination.coordination_process", str(path), cluster]
+        self._watchdog = watchdog
+        if watchdog is not None:
+            self._command += map(str, (watchdog.descriptor, renewals.every, renewals.hung_after))
         self._seconds = seconds
         self._child: subprocess.Popen[bytes] | None = None
         self._answered = False
@@ -102,6 +131,9 @@ class CoordinationProcess:
             if not _gone(child):
                 self._kill(child)
             child.stdout.close()
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
+            watchdog.close()
 
     def give_up(self) -> None:
         """From any thread: answers are not wanted any more, neither to a call that is on its way nor to later ones."""
@@ -131,10 +163,29 @@ class CoordinationProcess:
         self._hung = None
         if self._child is None:
             self._answered = False
-            self._child = subprocess.Popen(
-                self._command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-            )
+            self._child = self._started()
         return self._child
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """A fresh interpreter: it has no thread, no lock and no descriptor of this process but those that it is given.
+
+        In a session of its own: a signal to all of a terminal or a group is the node's to answer, and the process ends
+        with the node.
+        """
+        given = () if self._watchdog is None else (self._watchdog.descriptor,)
+        try:
+            return subprocess.Popen(
+                self._command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=given,
+            )
+        except OSError as error:  # no descriptor, no memory, too many processes
+            raise CoordinationError(
+                f"the process that keeps the coordination file cannot be started ({error.strerror}); it is tried again"
+            ) from error
 
     def _answer_of(self, descriptor: int, seconds: float) -> bytes | None:
         """A line; empty if the child has ended, None if it has not answered in time."""
@@ -173,24 +224,62 @@ def _gone(child: subprocess.Popen[bytes]) -> bool:
     return child.returncode is not None
 
 
-def answer(store: SqliteCoordination, request: Request) -> Reply:
+def answer(store: SqliteCoordination, renewer: Renewer | None, request: Request) -> Reply:
     """Carry out one request."""
     try:
         if request.record is None:
             return Reply(store.read())
-        return Reply(store.compare_and_set(request.expected, request.record))
+        changed = store if renewer is None else renewer
+        return Reply(changed.compare_and_set(request.expected, request.record))
     except CasConflict as conflict:
         return Reply(conflict.current, conflict=True)
     except CoordinationError as error:
         return Reply(error=str(error))
 
 
-def main(path: str, cluster: str) -> None:
-    """Answer until its node asks no more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def lines(descriptor: int, due_in: Callable[[], float | None]) -> Iterator[bytes | None]:
+    """What comes from the descriptor, line by line, until its end; None when ``due_in`` has passed without any."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    begun = b""
+    while True:
+        seconds = due_in()
+        if not poll.poll(None if seconds is None else seconds * 1000):
+            yield None
+            continue
+        piece = os.read(descriptor, READ_BYTES)
+        if not piece:
+            return
+        *whole, begun = (begun + piece).split(b"\n")
+        yield from whole
+
+
+def boottime() -> float:
+    """Seconds on the clock that the node's lease is counted by."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def main(path: str, cluster: str, descriptor: str = "", every: str = "0", hung_after: str = "0") -> None:
+    """Answer until its node asks no more, and renew meanwhile, by the watchdog behind ``descriptor``."""
+    node = os.getppid()
+    # The node's to answer: it may be told by way of all of its processes, and gives its lease up with this one's help.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with suppress(OSError):
+        NAME_FILE.write_text(PROCESS_NAME)
     store = SqliteCoordination(Path(path), cluster, confirm=True)
-    for line in sys.stdin.buffer:
-        reply = answer(store, msgspec.json.decode(line, type=Request))
+    renewer = None
+    if descriptor:
+        turns = SharedWatchdog(int(descriptor))
+        renewer = Renewer(store, turns, Renewals(float(every), float(hung_after)), boottime)
+    for line in lines(sys.stdin.fileno(), (lambda: None) if renewer is None else renewer.due_in):
+        if line is None:
+            if os.getppid() != node:
+                break
+            assert renewer is not None
+            renewer.renew()
+            continue
+        reply = answer(store, renewer, msgspec.json.decode(line, type=Request))
         try:
             os.write(sys.stdout.fileno(), msgspec.json.encode(reply) + b"\n")
         except BrokenPipeError:  # the node was killed meanwhile; what it asked for is done or not, as ever

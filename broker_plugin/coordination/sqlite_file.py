@@ -10,8 +10,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from broker_plugin.coordination.coordination_process import CoordinationProcess
+from broker_plugin.coordination.shared_watchdog import SharedWatchdog
 from broker_plugin.coordination.sqlite_coordination import JOURNAL, SqliteCoordination
-from ha.membership.record import Coordination, CoordinationError, RecordStore
+from ha.membership.record import Coordination, CoordinationError, RecordStore, Served
+from ha.membership.watchdog import Renewals
 from recovery.store.files import REAL_FILES
 
 FORM = "sqlite:///PATH"
@@ -52,9 +54,10 @@ class SqliteFile(RecordStore):
         """In this process."""
         return SqliteCoordination(self.path, cluster, create, confirm)
 
-    def serve(self, cluster: str, answer_seconds: float) -> Coordination:
-        """In a process of its own: SQLite locks the file while it writes."""
-        return CoordinationProcess(self.path, cluster, answer_seconds)
+    def serve(self, cluster: str, answer_seconds: float, renewals: Renewals) -> Served:
+        """In a process of its own: SQLite locks the file while it writes. Raises OSError where there is no memory."""
+        watchdog = SharedWatchdog()
+        return Served(CoordinationProcess(self.path, cluster, answer_seconds, watchdog, renewals), watchdog)
 
     def check_writable(self) -> None:
         """Raises CoordinationError."""

@@ -11,24 +11,35 @@ from collections.abc import Callable, Sequence
 from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.invariants import BrokerChecks
+from broker_plugin.embedded.memory_budget import Holder, MemoryMarks
 from broker_plugin.embedded.operations.operations import Operations
 from broker_plugin.embedded.operations.replicated import Replicated
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.outlet import ConnectionOutlet
 from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branch_table import BranchTable, DtxLimits
+from broker_plugin.embedded.unsupported import Unsupported
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
 from txobserver.outcomes import PreparedBranch
 from txobserver.ports.ledger import Content, Ledger
 
+SWEPT = 2000
+"""Bindings of what was deleted that routers forget in one turn"""
+
+
+def nothing() -> None:
+    """The work of a turn that is needed for what comes at its end."""
+
 
 class EmbeddedBroker(Serving):
     """Implements ``txobserver.ports.ledger.Host``.
 
     ``schedule`` is called when there is work for the end of the event loop's turn; ``end_of_turn`` must be called
-    then. ``unique`` makes a text that is given once, for names of the broker's making.
+    then. ``unique`` makes a text that is given once, for names of the broker's making. Without ``unsupported``, what
+    RabbitMQ acts on and this broker does not is refused.
     """
 
     def __init__(
@@ -37,8 +48,10 @@ class EmbeddedBroker(Serving):
         unique: Callable[[], str],
         limits: WindowLimits = WindowLimits(),  # noqa: B008 -- immutable
         dtx_limits: DtxLimits = DtxLimits(),  # noqa: B008 -- immutable
+        unsupported: Unsupported | None = None,
+        marks: MemoryMarks | None = None,
     ) -> None:
-        super().__init__(schedule, unique)
+        super().__init__(schedule, unique, unsupported or Unsupported(), marks)
         self.operations = Operations(self)
         self._limits = limits
         self._dtx_limits = dtx_limits
@@ -52,6 +65,8 @@ class EmbeddedBroker(Serving):
         And InvariantBroken, where invariants are checked (``txobserver.invariants``).
         """
         self.turn.run()
+        if self.topology.sweep(SWEPT):
+            self.turn.later(nothing)
         if CHECKS.on:
             self._checks.check(self, self._sessions)
 
@@ -62,11 +77,12 @@ class EmbeddedBroker(Serving):
 
     # -- connections
 
-    def connect(self, outlet: ConnectionOutlet) -> Session:
-        """A client connection. 320 if this node does not serve clients."""
+    def connect(self, outlet: ConnectionOutlet, holder: Holder | None = None) -> Session:
+        """A client connection. 320 if this node does not serve clients. ``holder``: what the node holds for it."""
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
-        session = Session(self, self.operations, outlet, self._disconnected)
+        known = holder if holder is not None else Holder(self.memory)
+        session = Session(self, self.operations, outlet, self._disconnected, known)
         self._sessions[session] = None
         return session
 
@@ -82,7 +98,7 @@ class EmbeddedBroker(Serving):
         self._content = content
         self._replicated = Replicated(self, self.operations, ledger, content, self._limits)
         self._replicated.load()
-        self._branches = BranchTable(ledger, content, self.numbered, self._dtx_limits)
+        self._branches = BranchTable(ledger, content, self.numbered, self._dtx_limits, self.memory.shared, self.turn)
         self._branches.load()
         self.operations.deletions.take_over(content.configuration)
         self.operations.exchanges.take_over(content.configuration)
@@ -110,11 +126,34 @@ class EmbeddedBroker(Serving):
         if self._replicated is not None:
             self._replicated.apply(step, done)
 
+    def on_step_begins(self) -> None:
+        """A transaction comes in several turns: its queues hand nothing out meanwhile, and count nothing of it.
+
+        What it takes out of queues is in the hands of clients or branches all the time, and counted in neither state.
+        """
+        self.filling = {}
+
+    def on_step_ends(self) -> None:
+        """All of it counts now, in all of its queues at once."""
+        filling, self.filling = self.filling, None
+        for queue, count in (filling or {}).items():
+            queue.end_return(count)
+
     def on_enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """A message is now in the queue."""
         there = self.numbered.get(queue)
         if there is not None:
+            if self.filling is not None:
+                self._fill(self.filling, there)
             there.enqueued(offset, rid, message)
+
+    def _fill(self, filling: dict[DurableQueue, int], queue: DurableQueue) -> None:
+        """A message of a transaction that is not whole yet is about to come."""
+        count = filling.get(queue, 0)
+        if not count:
+            queue.begin_return()
+        filling[queue] = count + 1
+        queue.came_unseen()
 
     def on_removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         """Messages have left the queue."""

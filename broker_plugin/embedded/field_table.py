@@ -1,12 +1,14 @@
 """Field tables (AMQP 0-9-1, 4.2.5.5, with RabbitMQ's types), of whatever names and values RabbitMQ takes.
 
+They are read once from the beginning to the end, here: pamqp copies what is left of an array for each of its values.
+
 A name that is no UTF-8 becomes text by ``text_of``. A timestamp behind the year 9999, which no date can say, is an
 ``Ext`` of its eight octets: it can be stored, and equals itself and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
 from typing import Any, Final
 
 import msgspec
@@ -49,29 +51,41 @@ def _array(data: bytes, at: int, depth: int) -> tuple[int, list[Any]]:
     at, end = _inside(data, at, depth)
     found: list[Any] = []
     while at < end:
-        at, value = _value(data, at, depth)
-        found.append(value)
+        kind = data[at]
+        if kind in (VOID, ZERO):  # a frame may hold a hundred thousand of them
+            at += 1
+            found.append(None)
+        else:
+            at, value = _value(data, at, depth)
+            found.append(value)
     _check(at == end, "an array")
     return at, found
 
 
 def _value(data: bytes, at: int, depth: int) -> Read:
-    kind = data[at : at + 1]
+    if at >= len(data):
+        raise ValueError("a value goes beyond its end")
+    kind = data[at]
     at += 1
-    if kind == b"F":
+    if kind in (VOID, ZERO):
+        return at, None
+    number = _NUMBERS.get(kind)
+    if number is not None:
+        end = at + number.size
+        _check(end <= len(data), "a value")
+        return end, number.unpack_from(data, at)[0]
+    if kind == TABLE:
         return _table(data, at, depth + 1)
-    if kind == b"A":
+    if kind == ARRAY:
         return _array(data, at, depth + 1)
-    if kind in b"Sx":
+    if kind in (TEXT, OCTETS):
         start, at = _bounds(data, at)
-        return at, _text(data[start:at]) if kind == b"S" else data[start:at]
-    if kind == b"T":
+        return at, _text(data[start:at]) if kind == TEXT else data[start:at]
+    if kind == TIMESTAMP:
         return at + 8, _timestamp(_octets(data, at, 8))
-    fixed = _FIXED.get(kind)
-    if fixed is None:
-        raise ValueError(f"Unknown type: {kind!r}")
-    size, read = fixed
-    return at + size, read(_octets(data, at, size))[1]
+    if kind == DECIMAL:
+        return at + 5, decode.decimal(_octets(data, at, 5))[1]
+    raise ValueError(f"Unknown type: {data[at - 1 : at]!r}")
 
 
 def _inside(data: bytes, at: int, depth: int) -> tuple[int, int]:
@@ -112,20 +126,20 @@ def _timestamp(octets: bytes) -> Any:
         return msgspec.msgpack.Ext(FAR_TIMESTAMP, octets)
 
 
-_FIXED: dict[bytes, tuple[int, Callable[[bytes], tuple[int, Any]]]] = {
-    b"t": (1, decode.boolean),
-    b"b": (1, decode.short_short_int),
-    b"B": (1, decode.short_short_uint),
-    b"s": (2, decode.short_int),
-    b"u": (2, decode.short_uint),
-    b"I": (4, decode.long_int),
-    b"i": (4, decode.long_uint),
-    b"l": (8, decode.long_long_int),
-    b"L": (8, decode.long_long_int),
-    b"f": (4, decode.floating_point),
-    b"d": (8, decode.double),
-    b"D": (5, decode.decimal),
-    b"V": (0, decode.void),
-    b"\0": (0, decode.void),  # some clients write it so
+TABLE, ARRAY, TEXT, OCTETS, TIMESTAMP, DECIMAL, VOID = b"FASxTDV"
+ZERO: Final = 0
+"""Void, as some clients write it"""
+_NUMBERS: Final = {
+    ord("t"): struct.Struct(">?"),
+    ord("b"): struct.Struct(">b"),
+    ord("B"): struct.Struct(">B"),
+    ord("s"): struct.Struct(">h"),
+    ord("u"): struct.Struct(">H"),
+    ord("I"): struct.Struct(">l"),
+    ord("i"): struct.Struct(">L"),
+    ord("l"): struct.Struct(">q"),
+    ord("L"): struct.Struct(">q"),
+    ord("f"): struct.Struct(">f"),
+    ord("d"): struct.Struct(">d"),
 }
-"""Of each type of fixed length: octets, and how they are read"""
+"""How each kind of number is read; a truth value is true unless it is 0"""

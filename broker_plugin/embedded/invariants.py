@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from broker_plugin.embedded import memory_budget
 from broker_plugin.embedded.channels.channel import Channel
 from broker_plugin.embedded.channels.confirms import Confirms
 from broker_plugin.embedded.channels.session import Session
@@ -14,6 +15,7 @@ from broker_plugin.embedded.queues.invariants import (
     check_receiver,
     check_receiver_deep,
 )
+from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.invariants import check_locks, check_topology, check_topology_deep
 from broker_plugin.embedded.transactions.branch import Association
@@ -57,12 +59,18 @@ def check_serving(serving: Serving, sessions: list[Session], deep: bool) -> None
         check_queue(queue)
     for queue in durable if deep else durable[-QUEUES:]:
         there = content.summary(queue.number)
-        assert queue.total == there.count, f"P7: queue {queue.number} is served with {queue.total} of {there.count}"
+        whole = serving.filling is None
+        assert not whole or queue.total == there.count, (
+            f"P7: queue {queue.number} is served with {queue.total} of {there.count}"
+        )
         assert queue.watermark <= there.watermark, f"P3: queue {queue.number} hands out beyond {there.watermark}"
     if serving._branches is not None:
-        check_branches(serving._branches)
+        check_branches(serving._branches, serving.filling is None)
     for session in sessions:
         check_session(session, deep)
+    memory = serving.memory
+    assert memory.held == sum(memory.kinds), f"P12: clients hold {memory.held} bytes, by kind {memory.kinds}"
+    assert min(memory.kinds) >= 0, f"P12: clients hold {memory.kinds} bytes"
     if deep:
         _check_everything(serving, sessions)
 
@@ -71,6 +79,10 @@ def _check_everything(serving: Serving, sessions: list[Session]) -> None:
     content = serving.content
     assert serving.numbered.keys() == content.configuration.numbers(), "P7: other queues are served than are declared"
     check_topology_deep(serving.topology, serving.numbered)
+    own = [each for each in serving.topology.queues.values() if isinstance(each, LocalQueue)]
+    local = sum(queue.bytes + queue.own_bytes for queue in own)
+    counted = serving.memory.kinds[memory_budget.QUEUES]
+    assert counted == local, f"P12: queues of the node's memory hold {local} bytes, {counted} are counted"
     held: list[tuple[int, int]] = []
     for session in sessions:
         for channel in session._channels:

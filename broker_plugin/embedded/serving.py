@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_plugin.embedded.errors import AmqpError, locked
+from broker_plugin.embedded.memory_budget import MemoryBudget, MemoryMarks
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
@@ -12,8 +13,10 @@ from broker_plugin.embedded.queues.turn import Turn
 from broker_plugin.embedded.topology.name_locks import NameLocks
 from broker_plugin.embedded.topology.topology import Topology
 from broker_plugin.embedded.transactions.branch_table import BranchTable
+from broker_plugin.embedded.unsupported import Unsupported
 from txobserver.outcomes import BranchOutcome
 from txobserver.ports.ledger import Content, Ledger
+from txobserver.work_limits import OpenWork
 
 
 def check_access(queue: Queue, owner: Owner) -> None:
@@ -25,21 +28,33 @@ def check_access(queue: Queue, owner: Owner) -> None:
 class Serving:
     """``numbered``: the replicated queues by their numbers. ``unique_name`` makes a text that is given once.
 
-    ``schedule`` is called when there is work for the end of the event loop's turn.
+    ``schedule`` is called when there is work for the end of the event loop's turn. ``unsupported`` meets what RabbitMQ
+    acts on and this broker does not. ``memory``: what clients make the node hold, by ``marks``. ``filling``: the queues
+    that a transaction fills in several turns, with how much of it has come; None while there is none.
     """
 
-    def __init__(self, schedule: Callable[[], object], unique: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        schedule: Callable[[], object],
+        unique: Callable[[], str],
+        unsupported: Unsupported,
+        marks: MemoryMarks | None = None,
+    ) -> None:
         self.turn = Turn(schedule)
         self.unique_name = unique
+        self.unsupported = unsupported
+        self.memory = MemoryBudget(marks)
         self._ledger: Ledger | None = None
         self._forget_everything()
 
     def _forget_everything(self) -> None:
-        self.topology = Topology()
+        self.topology = Topology(self.memory.marks.declared)
         self.locks = NameLocks()
         self.numbered: dict[int, DurableQueue] = {}
         self._content: Content | None = None
         self._branches: BranchTable | None = None
+        self.filling: dict[DurableQueue, int] | None = None
+        self.memory.forget_shared()
 
     @property
     def active(self) -> bool:
@@ -52,6 +67,17 @@ class Serving:
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
         return self._ledger
+
+    @property
+    def open_work(self) -> OpenWork:
+        """What clients have open in transactions and branches; nothing unless this node is the primary."""
+        return OpenWork() if self._ledger is None else self._ledger.open_work
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that all clients make this node hold, with what they have open in transactions and branches."""
+        ledger = self._ledger
+        return self.memory.held if ledger is None else self.memory.total_with(ledger.open_work)
 
     @property
     def content(self) -> Content:

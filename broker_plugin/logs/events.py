@@ -51,6 +51,24 @@ class OperatorDecides(NamedTuple):
     commit: bool
 
 
+class BrokerWaited(NamedTuple):
+    """The node waits for its host broker to connect to this ``socket``, and takes part in nothing until then."""
+
+    socket: str
+
+
+class BrokerAttached(NamedTuple):
+    """A host broker, which calls itself so, is attached to this node."""
+
+    broker: str
+
+
+class BrokerRefused(NamedTuple):
+    """What connected to the host broker's socket was disconnected."""
+
+    reason: str
+
+
 class FilesLimited(NamedTuple):
     """The limit of open files could not be raised."""
 
@@ -65,11 +83,96 @@ class ConnectionsRefused(NamedTuple):
     limit: int
 
 
+class MemoryShort(NamedTuple):
+    """Clients make the node hold ``held`` bytes, more than ``high``: publishers are blocked. ``kinds``: in words."""
+
+    held: int
+    high: int
+    kinds: str
+
+
+class MemoryEnough(NamedTuple):
+    """They make it hold no more than ``low`` bytes again: publishers go on."""
+
+    held: int
+    low: int
+
+
+class GreedyClientClosed(NamedTuple):
+    """A client is closed for what it makes the node hold, in bytes."""
+
+    client: str
+    held: int
+    reason: str
+
+
+class DiskShort(NamedTuple):
+    """Less than ``least`` bytes are free on the disk of ``directory``. ``primary``: publishers are blocked by it."""
+
+    directory: str
+    free: int
+    least: int
+    primary: bool
+
+
+class DiskEnough(NamedTuple):
+    """There is room again."""
+
+    directory: str
+    free: int
+
+
+class DiskUnread(NamedTuple):
+    """How much is free on the disk cannot be read."""
+
+    directory: str
+    reason: str
+
+
+class StrangersClosed(NamedTuple):
+    """Connections that have not logged in are closed, this time one from ``address``; ``closed`` of them so far."""
+
+    address: str
+    closed: int
+    reason: str
+
+
+class FilesShort(NamedTuple):
+    """Fewer clients than ``max_connections`` fit in the limit of open files. ``needed``: files for all of them."""
+
+    limit: int
+    clients: int
+    max_connections: int
+    needed: int
+
+
+class LoginsRefused(NamedTuple):
+    """Logins from an address are refused, so many since the last such line; login and reason are of the last one."""
+
+    login: str
+    address: str
+    refusals: int
+    reason: str
+
+
+class UnsupportedAccepted(NamedTuple):
+    """A client uses ``what`` at a queue or exchange (``kind``): RabbitMQ would act on it, and it has no effect here."""
+
+    kind: str
+    name: str
+    what: str
+
+
 class PeerRefused(NamedTuple):
-    """A connection with another node is closed; ``peer`` is empty before it has said its name."""
+    """A connection at the port for other nodes is closed, and ``unsaid`` others were since the last line.
+
+    ``peer`` is empty before it has proved itself and said its name; ``address`` where it is not known any more.
+    """
 
     peer: str
     reason: str
+    address: str = ""
+    unsaid: int = 0
 
 
 class PeerMute(NamedTuple):
@@ -123,6 +226,25 @@ class LoopError(NamedTuple):
     reason: str
 
 
+class LongTurn(NamedTuple):
+    """A turn of the event loop took so many seconds of processor time, most of them in this ``call``, ``call_seconds``.
+
+    ``client``: whose bytes were carried out last in it; empty if none were.
+    """
+
+    seconds: float
+    call: str
+    call_seconds: float
+    client: str
+
+
+class RenewedMeanwhile(NamedTuple):
+    """The event loop has completed no turn for so many seconds, and the lease would have been over by now: the process
+    that keeps the coordination store has renewed it meanwhile."""
+
+    seconds: float
+
+
 NodeEvent = (
     NodeStarted
     | InvariantsChecked
@@ -130,8 +252,21 @@ NodeEvent = (
     | AllReady
     | TooFewReady
     | OperatorDecides
+    | BrokerWaited
+    | BrokerAttached
+    | BrokerRefused
     | FilesLimited
     | ConnectionsRefused
+    | DiskEnough
+    | DiskShort
+    | DiskUnread
+    | FilesShort
+    | GreedyClientClosed
+    | MemoryEnough
+    | MemoryShort
+    | StrangersClosed
+    | LoginsRefused
+    | UnsupportedAccepted
     | PeerRefused
     | PeerMute
     | ReaderRefused
@@ -141,6 +276,8 @@ NodeEvent = (
     | OperatorGone
     | UnexpectedError
     | LoopError
+    | LongTurn
+    | RenewedMeanwhile
 )
 
 Event = LogEvent | NodeEvent

@@ -7,11 +7,12 @@ import logging
 import re
 import sys
 from datetime import UTC, datetime
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from broker_plugin.logs.events import Event
 from broker_plugin.logs.prose import sentence
 from txobserver.ids import id_text
+from txobserver.printable import json_line, printable
 
 Format = Literal["text", "json"]
 Field = str | int | float | bool | list[str]
@@ -78,16 +79,30 @@ class JsonLines(logging.Formatter):
             line["generation"] = told.generation
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return json_line(json.dumps(line, ensure_ascii=False))
 
 
-def text_lines(node: str) -> logging.Formatter:
-    """Time, level, node, logger and the sentence."""
-    return logging.Formatter(f"%(asctime)s %(levelname)s node={node.replace('%', '%%')} %(name)s: %(message)s")
+class TextLines(logging.Formatter):
+    """Time, level, node, logger and the sentence in one line; the trace of an error behind it, each line indented.
+
+    So what begins with a time is a line of the log, whatever a client, a peer or an error has said.
+    """
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"%(asctime)s %(levelname)s node={printable(node).replace('%', '%%')} %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line without a trace."""
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        """The trace of an error, as ``sys.exc_info`` tells it."""
+        return "\n".join(f"  {printable(line)}" for line in super().formatException(ei).split("\n"))
 
 
 def set_up(node: str, level: str, form: Format, stream: TextIO | None = None) -> None:
     """Let this process log what is of this level or above, to ``stream``; None: to standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines(node) if form == "json" else text_lines(node))
+    handler.setFormatter(JsonLines(node) if form == "json" else TextLines(node))
     logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -66,6 +66,40 @@ def _refused(event: node.ConnectionsRefused) -> str:
     )
 
 
+def _memory_short(event: node.MemoryShort) -> str:
+    return (
+        f"clients hold {event.held} bytes of memory, more than memory.high_bytes ({event.high}): publishers are "
+        f"blocked until it is less; {event.kinds}"
+    )
+
+
+def _disk_short(event: node.DiskShort) -> str:
+    effect = "publishers are blocked" if event.primary else "if this node becomes primary, publishers are blocked"
+    return (
+        f"{event.free} bytes are free on the disk of {event.directory}, less than store.disk_free_bytes "
+        f"({event.least}): {effect} until there is more"
+    )
+
+
+def _peer_refused(event: node.PeerRefused) -> str:
+    where = f" at {event.address}" if event.address else ""
+    more = f" ({event.unsaid} more were closed since the last line like this)" if event.unsaid else ""
+    return f"closing the connection with {event.peer or 'an unknown peer'}{where}: {event.reason}{more}"
+
+
+def _logins(event: node.LoginsRefused) -> str:
+    times = "" if event.refusals == 1 else f" ({event.refusals} times since the last such line)"
+    return f"the login of '{event.login}' from {event.address or 'this process'} is refused{times}: {event.reason}"
+
+
+def _long_turn(event: node.LongTurn) -> str:
+    client = f", while {event.client} was served" if event.client else ""
+    return (
+        f"a turn of the event loop took {event.seconds:.3f} s of processor time, {event.call_seconds:.3f} s of it "
+        f"{event.call}{client}"
+    )
+
+
 def _operator_decides(event: node.OperatorDecides) -> str:
     return f"an operator wants branch {event.branch} {'committed' if event.commit else 'rolled back'}"
 
@@ -103,9 +137,27 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.AllReady: lambda e: f"all {e.nodes} nodes are ready again",
     node.TooFewReady: lambda e: shortage(e.ready, e.nodes, e.min_ready) or "",
     node.OperatorDecides: _operator_decides,
+    node.BrokerWaited: lambda e: f"waiting for the host broker to connect to {e.socket}",
+    node.BrokerAttached: lambda e: f"the host broker {e.broker} is attached",
+    node.BrokerRefused: lambda e: f"closing the connection with a host broker: {e.reason}",
     node.FilesLimited: lambda e: f"the limit of open files stays at {e.limit}: {e.reason}",
     node.ConnectionsRefused: _refused,
-    node.PeerRefused: lambda e: f"closing the connection with {e.peer or 'an unknown peer'}: {e.reason}",
+    node.MemoryShort: _memory_short,
+    node.MemoryEnough: lambda e: f"clients hold {e.held} bytes of memory, less than {e.low}: publishers go on",
+    node.GreedyClientClosed: lambda e: f"client {e.client} is closed, which holds {e.held} bytes: {e.reason}",
+    node.DiskShort: _disk_short,
+    node.DiskEnough: lambda e: f"{e.free} bytes are free on the disk of {e.directory}: publishers go on",
+    node.DiskUnread: lambda e: f"how much is free on the disk of {e.directory} cannot be read: {e.reason}",
+    node.StrangersClosed: lambda e: (
+        f"connections that have not logged in are closed, {e.closed} so far, now one from {e.address}: {e.reason}"
+    ),
+    node.FilesShort: lambda e: (
+        f"{e.clients} clients fit in the limit of {e.limit} open files, and amqp.max_connections is "
+        f"{e.max_connections}: allow {e.needed} open files (ulimit -n, LimitNOFILE), or fewer connections"
+    ),
+    node.LoginsRefused: _logins,
+    node.UnsupportedAccepted: lambda e: f"{e.what} for {e.kind} '{e.name}' is accepted and has no effect",
+    node.PeerRefused: _peer_refused,
     node.PeerMute: lambda e: f"{e.peer} does not greet within {e.seconds:g} s; it is dialled anew",
     node.ReaderRefused: lambda e: f"closing the connection with a reader: {e.reason}",
     node.ReaderUnanswered: lambda e: f"a reader cannot be answered: {e.kind}: {e.reason}",
@@ -114,4 +166,8 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.OperatorGone: lambda e: f"an administration connection ended: {e.reason}",
     node.UnexpectedError: lambda e: f"{e.kind}: {e.reason}",
     node.LoopError: lambda e: e.reason,
+    node.LongTurn: _long_turn,
+    node.RenewedMeanwhile: lambda e: (
+        f"the event loop completed no turn for {e.seconds:.3f} s; the coordination process renewed the lease meanwhile"
+    ),
 }

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_plugin.admin.server import CommandRefused, Handler
-from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.logs.events import OperatorDecides
 from broker_plugin.logs.formats import tell
+from broker_plugin.node.operator_branches import NoSuchBranch, OperatorBranches
 from broker_plugin.node.shell import Shell, wall_ms
 from ha.core import NodeCore
 from txobserver.outcomes import BranchOutcome, PreparedBranch
@@ -26,9 +26,9 @@ DEADLINE_SECONDS = 10.0
 class BranchAdmin:
     """The commands of ``txha dtx``. What is decided here is decided against the coordinator, so it goes to the log."""
 
-    def __init__(self, core: NodeCore, broker: EmbeddedBroker, shell: Shell) -> None:
+    def __init__(self, core: NodeCore, branches: OperatorBranches, shell: Shell) -> None:
         self._core = core
-        self._broker = broker
+        self._branches = branches
         self._shell = shell
 
     @property
@@ -44,17 +44,17 @@ class BranchAdmin:
 
     async def _list(self, arguments: dict[str, Any]) -> Any:
         self._check_active()
-        content = self._broker.content
+        content = self._branches.content
         rows = [self._prepared(branch) for branch in content.branches()]
         return rows + [_row(xid, content.outcome(xid)) for xid in content.heuristic_branches()]
 
     async def _show(self, arguments: dict[str, Any]) -> Any:
         self._check_active()
         xid = _xid(arguments)
-        content = self._broker.content
-        branch, outcome = content.prepared_branch(xid), self._broker.branches.outcome(xid)
+        content = self._branches.content
+        branch, outcome = content.prepared_branch(xid), self._branches.outcome(xid)
         if branch is None and outcome in (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED):
-            raise CommandRefused(self._broker.branches.unknown(xid).text)
+            raise CommandRefused(self._branches.unknown(xid))
         row = self._prepared(branch) if branch is not None else _row(xid, outcome)
         return {**row, "decision": _words(content.global_decision(xid.format_id, xid.gtrid))}
 
@@ -65,18 +65,22 @@ class BranchAdmin:
         return await self._decide(_xid(arguments), False)
 
     async def _decide(self, xid: Xid, commit: bool) -> Any:
-        tell(log, logging.WARNING, OperatorDecides(str(xid), commit))
-        operations = self._broker.operations.branches
-        await self._carry_out(lambda done: operations.decide_heuristically(xid, commit, done))
-        return {"xid": str(xid), "state": _words(self._broker.branches.outcome(xid))}
+        await self._carry_out(
+            lambda done: self._branches.decide(xid, commit, done),
+            lambda: tell(log, logging.WARNING, OperatorDecides(str(xid), commit)),
+        )
+        return {"xid": str(xid), "state": _words(self._branches.outcome(xid))}
 
     async def _forget(self, arguments: dict[str, Any]) -> Any:
         xid = _xid(arguments)
-        await self._carry_out(lambda done: self._broker.operations.branches.forget_completed(xid, done))
+        await self._carry_out(lambda done: self._branches.forget(xid, done))
         return {"xid": str(xid), "state": "forgotten"}
 
-    async def _carry_out(self, ask: Callable[[Done], None]) -> None:
-        """Ask, and wait until it has passed the commit point. Raises Refusal."""
+    async def _carry_out(self, ask: Callable[[Done], None], taken: Callable[[], None] | None = None) -> None:
+        """Ask, and wait until it has passed the commit point; ``taken`` is called if it is not refused at once.
+
+        Raises CommandRefused.
+        """
         self._check_active()
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         refused: list[str] = []
@@ -88,12 +92,14 @@ class BranchAdmin:
         def asking() -> None:
             try:
                 ask(done)
-            except AmqpError as error:
-                refused.append(error.text)
+            except NoSuchBranch as error:
+                refused.append(str(error))
 
         self._shell.report(asking)
         if refused:
             raise CommandRefused(refused[0])
+        if taken is not None and not (answer.done() and answer.result() is not None):
+            taken()
         try:
             error = await asyncio.wait_for(answer, DEADLINE_SECONDS)
         except TimeoutError:
@@ -104,16 +110,16 @@ class BranchAdmin:
     def _check_active(self) -> None:
         """Also after the process was stopped for a while: what it holds may be of a reign that is over."""
         self._shell.look_at_clock()
-        if not self._broker.active:
+        if not self._branches.active:
             record = self._core.record
             primary = record.primary.node if record and record.primary else None
             where = f"ask {primary}" if primary and self._core.leading is None else "there is none at the moment"
             raise CommandRefused(f"this node is not the active primary; {where}")
 
     def _prepared(self, branch: PreparedBranch) -> dict[str, Any]:
-        names = {spec.number: spec.name for spec in self._broker.content.configuration.queues.values()}
+        names = {spec.number: spec.name for spec in self._branches.content.configuration.queues.values()}
         return {
-            **_row(branch.xid, self._broker.branches.outcome(branch.xid)),
+            **_row(branch.xid, self._branches.outcome(branch.xid)),
             "age": max(0, wall_ms() - branch.prepared_ms) / 1000,
             "generation": branch.generation,
             "enqueues": {names.get(queue, str(queue)): count for queue, count in branch.enqueues.items()},

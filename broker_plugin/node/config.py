@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,41 +20,74 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from broker_plugin.amqp.alarms import LEAST_CLOSED
 from broker_plugin.compiled import SWITCH
 from broker_plugin.coordination.address import store_at
-from broker_plugin.node.sources import ENVIRONMENT, sentence, sources
+from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
+from broker_plugin.embedded.memory_budget import MemoryMarks
+from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, password_of, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
-from broker_plugin.secret_file import MARK, SecretFileError, read_secret
-from ha.membership.record import CoordinationError, RecordStore
+from ha.membership.record import CoordinationError, RecordStore, Served
+from ha.membership.watchdog import Renewals
 from ha.settings import Settings
+from recovery.reader.node_connection import READ_SECRET
+from recovery.secret_file import MARK
+from txobserver.frames import MAX_PAYLOAD
+from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS
 from txobserver.invariants import CHECKS
+from txobserver.work_limits import WorkLimits
 
 INVARIANTS = "TXHA_CHECK_INVARIANTS"
 """Environment: 1 for a node that checks its invariants (``txobserver.invariants``), 0 for one that does not."""
-_NOT_SETTINGS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL", "TXHA_TEST_SERVERS", SWITCH, INVARIANTS}
+_OF_TESTS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL", "TXHA_TEST_HOST", "TXHA_TEST_SERVERS"}
+_NOT_SETTINGS = {*_OF_TESTS, SWITCH, INVARIANTS, READ_SECRET}
+SECRET_FILE = "cluster.secret"
+"""Where the secret of the cluster stands if the configuration does not say: beside the TOML file"""
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
 
+SHORTEST = 0.1
+"""Seconds. A node looks at its clock every 0.02 s (``shell.TICK``), and later when it is busy. What is to be shorter
+than a few of these steps cannot be kept: every backup would be silent, or no candidate would see a lease end."""
+HUNG_PART = 0.75
+"""Of ``lease_ttl``: how long a loop may have completed no turn before it is taken for hung, by default."""
+SHORTEST_HANG = 1.5
+"""Times ``renew_every``: the coordination process makes its first renewal a quarter behind the one that is due."""
+
+
+MOST_LONG = (1 << 32) - 1
+"""The largest number in a field of four octets, as which clients are told it"""
+MOST_SECONDS = 1e9
+"""More than thirty years: what is longer is a mistake of the unit."""
+
+
 class Amqp(_Section):
     """Where and how clients connect."""
 
-    host: str = "127.0.0.1"
+    host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(5672, ge=1, le=65535)
     heartbeat: int = Field(60, ge=0, le=65535, description="seconds")
-    frame_max: int = Field(131072, ge=4096)
+    frame_max: int = Field(131072, ge=4096, le=MOST_LONG)
     channel_max: int = Field(2047, ge=1, le=65535)
     max_connections: int = Field(10_000, ge=1)
+    max_unauthenticated: int = Field(2000, ge=1)
+    max_unauthenticated_per_address: int = Field(1000, ge=1)
+    login_seconds: float = Field(10.0, ge=SHORTEST, description="seconds")
     users: dict[str, SecretStr] = {"guest": SecretStr("guest")}
-    users_file: Path | None = None
+    users_file: Named | None = None
 
     @field_validator("users", mode="before")
     @classmethod
     def _read_files(cls, users: Any) -> Any:
         """``@FILE`` stands for what is in that file, and ``@@`` for a password that begins with ``@``."""
-        return {user: _secret(given) for user, given in users.items()} if isinstance(users, dict) else users
+        if not isinstance(users, dict):
+            return users
+        if "" in users or "" in users.values():
+            raise ValueError("a user has a name and a password: neither may be empty")
+        return {user: password_of(given) for user, given in users.items()}
 
     def passwords(self) -> dict[str, str]:
         """The users with their passwords in clear, for those who compare them."""
@@ -62,23 +95,20 @@ class Amqp(_Section):
 
 
 class Address(_Section):
-    """Where this node listens for other nodes."""
+    """Where this node listens for other nodes and readers of its log, and by what secrets these prove themselves."""
 
-    host: str = "127.0.0.1"
+    host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(ge=1, le=65535)
+    secret: SecretStr | None = None
+    read_secret: SecretStr | None = None
 
 
 class PeerNode(_Section):
     """Another node of the cluster."""
 
     name: str = Field(min_length=1)
-    host: str = "127.0.0.1"
+    host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(ge=1, le=65535)
-
-
-SHORTEST = 0.1
-"""Seconds. A node looks at its clock every 0.02 s (``shell.TICK``), and later when it is busy. What is to be shorter
-than a few of these steps cannot be kept: every backup would be silent, or no candidate would see a lease end."""
 
 
 class Timing(_Section):
@@ -89,6 +119,11 @@ class Timing(_Section):
     prepare_timeout: float = Field(3.0, gt=0)
     backup_timeout: float = Field(5.0, gt=0)
     link_down_grace: float = Field(0.2, ge=0)
+    hung_after: float = Field(
+        default_factory=lambda values: HUNG_PART * values.get("lease_ttl", 0),
+        gt=0,
+        description="three quarters of `timing.lease_ttl`",
+    )
 
     @model_validator(mode="after")
     def _renew_in_time(self) -> Timing:
@@ -100,34 +135,68 @@ class Timing(_Section):
                 )
         if self.renew_every * 2 > self.lease_ttl:
             raise ValueError("renew_every must be at most half of lease_ttl")
+        if not self.hung_after < self.lease_ttl:
+            raise ValueError("hung_after must be less than lease_ttl")
+        if self.hung_after < SHORTEST_HANG * self.renew_every:
+            raise ValueError("hung_after must be at least one and a half times renew_every")
         return self
 
 
 class StoreConfig(_Section):
-    """The log and the queue state."""
+    """The log, the queue state, and the disk that they are on."""
 
     retention_seconds: float = Field(3600.0, ge=0)
     segment_bytes: int = Field(64 << 20, ge=4096)
     checkpoint_bytes: int = Field(64 << 20, ge=4096)
     checkpoint_seconds: float = Field(5.0, gt=0)
+    disk_free_bytes: int = Field(512 << 20, ge=0)
+
+
+def _of_high(part: float) -> Callable[[dict[str, Any]], int]:
+    return lambda values: int(part * values.get("high_bytes", 0))
+
+
+class Memory(_Section):
+    """What clients may make a node hold in memory, in bytes."""
+
+    high_bytes: int = Field(768 << 20, ge=4 << 20)
+    low_bytes: int = Field(default_factory=_of_high(0.75), ge=0, description="three quarters of `memory.high_bytes`")
+    hard_bytes: int = Field(default_factory=_of_high(1.5), ge=0, description="one and a half of `memory.high_bytes`")
+    connection_bytes: int = Field(default_factory=_of_high(0.5), ge=0, description="half of `memory.high_bytes`")
+    declared_bytes: int = Field(256 << 20, ge=1 << 20)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Memory:
+        if not self.low_bytes < self.high_bytes < self.hard_bytes:
+            raise ValueError("low_bytes must be less than high_bytes, and high_bytes less than hard_bytes")
+        if not LEAST_CLOSED <= self.connection_bytes <= self.hard_bytes:
+            raise ValueError(f"connection_bytes must be at least {LEAST_CLOSED}, and at most hard_bytes")
+        return self
+
+
+class OpenTransactions(_Section):
+    """How much clients may have open in transactions and branches. Bytes are those of messages."""
+
+    max_events: int = Field(MAX_TRANSACTION_EVENTS, ge=1, le=MAX_TRANSACTION_EVENTS)
+    max_bytes: int = Field(MAX_TRANSACTION_BYTES, ge=1, le=MAX_PAYLOAD)
+    connection_bytes: int = Field(512 << 20, ge=1)
+    open_bytes: int = Field(MAX_OPEN_BYTES, ge=1)
 
 
 class Dtx(_Section):
     """Branches of distributed transactions."""
 
-    default_timeout: int = Field(60, ge=0, description="seconds; 0 for none")
-    max_timeout: int = Field(3600, ge=1, description="seconds")
+    default_timeout: int = Field(60, ge=0, le=MOST_LONG, description="seconds; 0 for none")
+    max_timeout: int = Field(3600, ge=1, le=MOST_LONG, description="seconds")
 
 
-def _secret(given: Any) -> Any:
-    if not isinstance(given, str) or not given.startswith(MARK):
-        return given
-    if given.startswith(MARK * 2):
-        return given[len(MARK) :]
-    try:
-        return read_secret(Path(given[len(MARK) :]), "one password, in one line")
-    except SecretFileError as error:
-        raise ValueError(f"{error}; a password that begins with {MARK} is written with {MARK * 2}") from None
+class HostBroker(_Section):
+    """A broker in a process of its own, whose transactions this node replicates, in place of the embedded broker.
+
+    It connects to ``socket``, a path that is relative to the node's directory.
+    """
+
+    socket: Named
 
 
 def _majority(values: dict[str, Any]) -> int:
@@ -155,18 +224,22 @@ class NodeConfig(BaseSettings):
 
     name: str = Field(min_length=1)
     cluster: str = Field(min_length=1)
-    dir: Path
+    dir: Named
     coordination: Coordinated
     amqp: Amqp = Amqp()
     peer: Address
     peers: list[PeerNode] = []
     timing: Timing = Timing()
     store: StoreConfig = StoreConfig()
+    memory: Memory = Memory()
+    transactions: OpenTransactions = OpenTransactions()
     dtx: Dtx = Dtx()
+    host: HostBroker | None = None
     min_ready: int = Field(default_factory=_majority, ge=1, description="a majority from three nodes on, else `1`")
     outcomes_kept: int = Field(100_000, ge=1)
-    outcome_seconds: float = Field(86_400.0, gt=0)
+    outcome_seconds: float = Field(86_400.0, gt=0, le=MOST_SECONDS)
     backup_clients: Literal["proxy", "refuse"] = "proxy"
+    unsupported: Literal["refuse", "warn"] = "refuse"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
@@ -214,7 +287,28 @@ class NodeConfig(BaseSettings):
             checkpoint_every=store.checkpoint_seconds,
             outcomes_kept=self.outcomes_kept,
             outcome_seconds=self.outcome_seconds,
+            work=self.work_limits(),
         )
+
+    def work_limits(self) -> WorkLimits:
+        """How much may be open in transactions."""
+        given = self.transactions
+        return WorkLimits(given.max_events, given.max_bytes, given.connection_bytes, given.open_bytes)
+
+    def serve_coordination(self) -> Served:
+        """The coordination store, for a node's lifetime. Raises ConfigError."""
+        timing = self.timing
+        renewals = Renewals(timing.renew_every, timing.hung_after)
+        try:
+            return self.coordination.serve(self.cluster, max(ANSWER_SECONDS, timing.lease_ttl), renewals)
+        except OSError as error:
+            raise ConfigError(f"no memory can be shared with the coordination process: {error.strerror}") from error
+
+    def memory_marks(self) -> MemoryMarks:
+        """How much memory clients may take."""
+        given = self.memory
+        marks = (given.low_bytes, given.high_bytes, given.hard_bytes, given.connection_bytes, given.declared_bytes)
+        return MemoryMarks(*marks)
 
 
 def load_config(
@@ -238,12 +332,18 @@ def parse_config(
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deep") from None
+    peer = values.get("peer")
+    if isinstance(peer, dict):
+        peer.setdefault("secret", MARK + SECRET_FILE)
     variables = _settings_in(os.environ if environment is None else environment)
     found = sources(NodeConfig, values, variables, flags or {}, path.parent.absolute())
     try:
         return NodeConfig(_build_sources=(found, {}))
     except ValidationError as error:
-        raise ConfigError(f"{path}: {sentence(error, NodeConfig)}") from None
+        source = blamed(error, path, variables, flags or {})
+        raise ConfigError(f"{source}: {sentence(error, NodeConfig)}") from None
 
 
 def check_outcomes(kept: int, seconds: float) -> None:

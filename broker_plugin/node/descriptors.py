@@ -18,7 +18,7 @@ import socket
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker_plugin.logs.events import ConnectionsRefused, FilesLimited
+from broker_plugin.logs.events import ConnectionsRefused, FilesLimited, FilesShort
 from broker_plugin.logs.formats import tell
 
 log = logging.getLogger("txha.node")
@@ -26,6 +26,17 @@ RESERVED = 128
 """Descriptors that no client gets; others who connect do not get half of them."""
 RESERVED_PART = 4
 """Of a process that can open few, a quarter is reserved."""
+PER_CLIENT = 2
+"""Descriptors of a client that is passed on: its own, and the one to the primary."""
+PER_PEER = 2
+"""Of another node: one in each direction."""
+PER_READER = 2
+"""Of a reader of the log: its connection, and the segment that is read for it."""
+STORE_FILES = 16
+"""Of the store: the segment that is written, the next one, one that a backup is read, the queue state and its
+checkpoints, and pipes to processes."""
+UNAUTHENTICATED_PART = 2
+"""At most half of what clients may have is for those that have not logged in; from one address, half of that."""
 CALM_PART = 8
 """When an eighth of a room has become free, the next refusal is news."""
 
@@ -64,6 +75,11 @@ class Room:
         self._own = own
         self._refusing = False
 
+    @property
+    def fit(self) -> int:
+        """How many clients can be connected, if none of them is passed on."""
+        return max(0, self.end - self._own)
+
     def admit(self, transport: asyncio.BaseTransport) -> bool:
         """Whether who has just connected can stay."""
         connected = transport.get_extra_info("socket")
@@ -89,6 +105,73 @@ class Room:
             tell(log, logging.WARNING, ConnectionsRefused(self._who, self.end))
         self._refusing = free <= 0 or (self._refusing and free < self.end // CALM_PART)
         return free > 0
+
+
+class Place:
+    """One client's in a room, from when it is taken until it is left: for two descriptors."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._taken = self._owes = False
+
+    def take(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether who has just connected can stay."""
+        if not self._room.admit(transport):
+            return False
+        self._taken = True
+        self._room.pairs += 1
+        self.owe(True)
+        return True
+
+    def leave(self) -> None:
+        """It is gone, or served here."""
+        if self._taken:
+            self.owe(False)
+            self._taken = False
+            self._room.pairs -= 1
+
+    def owe(self, owes: bool) -> None:
+        """Whether this client may yet take its second descriptor: told to the room, as long as the client is in it."""
+        if self._taken and owes != self._owes:
+            self._owes = owes
+            self._room.owed += 1 if owes else -1
+
+    def open_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
+        """The second descriptor. Raises OSError where only the node's own are left."""
+        made = self._room.open_socket(family, kind, protocol)
+        self.owe(False)
+        return made
+
+
+class Needs(NamedTuple):
+    """What a node may have to open at a time beside what it has open when it has started.
+
+    ``passes_on``: whether it passes clients on while another node is the primary.
+    """
+
+    clients: int
+    peers: int
+    readers: int
+    passes_on: bool = True
+
+    @property
+    def each(self) -> int:
+        """Descriptors of one client."""
+        return PER_CLIENT if self.passes_on else 1
+
+    @property
+    def others(self) -> int:
+        """Descriptors of other nodes, of readers, and of the store."""
+        return PER_PEER * self.peers + PER_READER * self.readers + STORE_FILES
+
+
+def compare(needs: Needs, limit: int, clients: Room) -> int:
+    """How many clients fit. Says so where they are fewer than the configuration allows, before one is refused."""
+    fit = max(0, (clients.fit - needs.others) // needs.each)
+    if fit < needs.clients:
+        needed = limit - clients.fit + needs.others + needs.each * needs.clients
+        tell(log, logging.WARNING, FilesShort(limit, fit, needs.clients, needed))
+    return fit
 
 
 class Rooms(NamedTuple):

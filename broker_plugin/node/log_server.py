@@ -26,9 +26,9 @@ from broker_plugin.logs.events import ReaderRefused, ReaderUnanswered
 from broker_plugin.logs.formats import tell
 from ha.catchup.throttle import LONGEST_REST, RESTS
 from ha.feed.feed import Feed, Passed, up_to
+from ha.messages.proof import LinkSession
 from recovery.reader.landmarks import Landmarks
 from recovery.reader.log_wire import (
-    LENGTH,
     MAX_QUESTION,
     READ_VERSION,
     Answer,
@@ -40,7 +40,7 @@ from recovery.reader.log_wire import (
     Question,
     ReadHello,
     decode_question,
-    framed,
+    encode,
 )
 from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
@@ -77,7 +77,7 @@ class LogServer:
         self._stopped = False
         self._cluster = cluster
 
-    def accept(self, transport: asyncio.Transport, hello: ReadHello, rest: bytes) -> None:
+    def accept(self, transport: asyncio.Transport, hello: ReadHello, session: LinkSession, rest: bytes) -> None:
         """A connection is a reader's; ``rest`` came behind its greeting. Raises ValueError for one that is refused."""
         if hello.version != READ_VERSION:
             raise ValueError(f"it reads with version {hello.version}; this version of txha serves {READ_VERSION}")
@@ -87,7 +87,7 @@ class LogServer:
             raise ValueError("this node is being stopped")
         if len(self.readers) >= MAX_READERS:
             raise ValueError(f"{MAX_READERS} readers are here already")
-        protocol = LogReaderProtocol(self)
+        protocol = LogReaderProtocol(self, session)
         self.readers.add(protocol)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -104,9 +104,10 @@ class LogServer:
 class LogReaderProtocol(GuardedProtocol):
     """One reader's connection."""
 
-    def __init__(self, server: LogServer) -> None:
+    def __init__(self, server: LogServer, session: LinkSession) -> None:
         self.guard = server.guard
         self._server = server
+        self._session = session
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._answering: asyncio.Task[object] | None = None
@@ -138,15 +139,11 @@ class LogReaderProtocol(GuardedProtocol):
         try:
             if self._answering is not None:
                 raise ValueError("it asks before it is answered")
-            if len(self._buffer) < LENGTH.size:
+            found = self._session.unsealer.message(self._buffer, 0, MAX_QUESTION)
+            if found is None:
                 return
-            (length,) = LENGTH.unpack_from(self._buffer)
-            if length > MAX_QUESTION:
-                raise ValueError(f"a question of {length} bytes")
-            if len(self._buffer) < LENGTH.size + length:
-                return
-            question = decode_question(bytes(self._buffer[LENGTH.size : LENGTH.size + length]))
-            del self._buffer[: LENGTH.size + length]
+            question = decode_question(found[0])
+            del self._buffer[: found[1]]
             if self._buffer:
                 raise ValueError("it asks before it is answered")
         except ValueError as error:
@@ -180,14 +177,16 @@ class LogReaderProtocol(GuardedProtocol):
         self._wait()
         began = time.monotonic()
         feed = self._server.feed()
-        answer: Answer | None = _from_memory(feed, question) if isinstance(question, AskFrames) else None
-        if answer is None:
+        known: Answer | None = _from_memory(feed, question) if isinstance(question, AskFrames) else None
+        if known is not None:
+            answer = self._sealed(known)
+        else:
             commit, queues = feed.commit, self._server.queues() if isinstance(question, AskExtent) else {}
             answer = await self.guard.loop.run_in_executor(self._server.thread, self._read, question, commit, queues)
         if isinstance(question, AskFrames):
             await asyncio.sleep(min(RESTS * (time.monotonic() - began), LONGEST_REST))
         if self._transport is not None:
-            self._transport.write(framed(answer))
+            self._transport.write(answer)
             self._answered = True
             self._look_whether_it_has_left()
 
@@ -195,8 +194,15 @@ class LogReaderProtocol(GuardedProtocol):
         if self._answered and not self._leaving:
             self._answering, self._answered = None, False
 
-    def _read(self, question: Question, commit: int, queues: dict[int, str]) -> Answer:
+    def _sealed(self, answer: Answer) -> bytes:
+        """As it is sent. There is one at a time, so it may be made in the thread."""
+        return self._session.sealer.seal(encode(answer))
+
+    def _read(self, question: Question, commit: int, queues: dict[int, str]) -> bytes:
         """In the thread."""
+        return self._sealed(self._found(question, commit, queues))
+
+    def _found(self, question: Question, commit: int, queues: dict[int, str]) -> Answer:
         try:
             return self._extent(commit, queues) if isinstance(question, AskExtent) else self._frames(question, commit)
         except (StoreError, OSError) as error:

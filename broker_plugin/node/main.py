@@ -4,45 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
+import errno
 import logging
 import os
 import secrets
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import uvloop
 
 from broker_plugin.admin.server import AdminServer, CommandRefused
-from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.compiled import running
-from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
 from broker_plugin.coordination.record_thread import RecordThread
-from broker_plugin.embedded.broker import EmbeddedBroker
-from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.guard import Guard
 from broker_plugin.logs.events import InvariantsChecked, NodeFailed, NodeStarted
 from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.branch_admin import BranchAdmin
+from broker_plugin.node.client_settings import amqp_settings
+from broker_plugin.node.clients import ClientService, clients_of
+from broker_plugin.node.collector import Collector
 from broker_plugin.node.config import INVARIANTS, ConfigError, NodeConfig, switch_invariants
 from broker_plugin.node.descriptors import Rooms, raise_limit, rooms
-from broker_plugin.node.links import Links, PeerAddress
+from broker_plugin.node.doors import Doors
+from broker_plugin.node.link_secrets import link_secrets
+from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
-from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import queue_names, status, transactions
+from broker_plugin.node.upkeep import clients_that_fit
 from broker_plugin.node.users import read_users
-from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, restored, wire
+from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
+from broker_plugin.turn_monitor import TurnMonitor
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
 from ha.membership.record import Coordination
-from ha.messages.greeting import greeting
+from ha.membership.watchdog import Watchdog
+from ha.messages.greeting import INTRODUCTIONS, greeting
 from recovery.store.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
 from txobserver.invariants import CHECKS
 from txobserver.ports.store import StoreBusy, StoreError
@@ -52,8 +56,6 @@ T = TypeVar("T")
 SWITCH_INTERVAL = 0.0005
 CLIENTS_WAITING = 1024
 """Connections that the operating system keeps until the node accepts them."""
-GC_THRESHOLDS = (50_000, 20, 50)
-"""Of the collector's three generations, in objects and in runs of the generation below."""
 FIRST_SESSION_BITS = 61
 """A process numbers its attachments from a random number on: messages of a former one's are never taken for its own."""
 
@@ -79,15 +81,16 @@ class NodeProcess:
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
         self._users = read_users(config.amqp)
+        self._credentials = LinkCredentials(link_secrets(config))
         self._ended: asyncio.Event = asyncio.Event()
         self._started = contextlib.AsyncExitStack()  # what closes each part that has been started; the last one first
         self._failure: str | None = None
+        self._in_order = False
         self._hung: str | None = None
         self._cluster_id = ""
         self._readiness = Readiness(1 + len(config.peers), config.min_ready)
         self._coordination: Coordination
-        self._doors: set[FrontDoor] = set()
-        self._verdict_state: object = None
+        self._watchdog: Watchdog | None = None
         self.guard = Guard(lambda reason: self.shell.store_failed(reason), self._broken)
         self.store: Store
         self.parts: Parts
@@ -95,17 +98,20 @@ class NodeProcess:
         self.shell: Shell
         self.links: Links
         self.readers: LogServer
-        self.amqp: AmqpServer
+        self.doors: Doors
+        self.clients: ClientService = clients_of(self.guard, config, partial(self._fail, in_order=True))
 
     async def run(self) -> int:
         """Start, wait for a signal or a failure, stop."""
         self.guard.watch()
+        self.guard.monitor = TurnMonitor(self.guard.call_soon)
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, self._ended.set)  # a node that is broken ends as well
         await self._check_ports()
         async with self._started:
             if await self._join_cluster():
-                await self._start()
+                if not await self._start():
+                    return 0
                 started = NodeStarted(str(self.store.member), str(self.core.replica.tail), running())
                 tell(log, logging.INFO, started)
                 if CHECKS.on:
@@ -125,17 +131,14 @@ class NodeProcess:
             try:
                 server = await loop.create_server(asyncio.Protocol, host, port)
             except OSError as error:
-                raise ConfigError(
-                    f"cannot listen for {what} on {host}:{port}: {error.strerror or error}; choose another port"
-                ) from error
+                raise ConfigError(f"cannot listen for {what} on {host}:{port}: {_why(error)}") from error
             server.close()
             await server.wait_closed()
 
     async def _join_cluster(self) -> bool:
         """Learn which cluster this is, and open its store; False if the node was told to end meanwhile."""
         config = self._config
-        answer_seconds = max(ANSWER_SECONDS, config.timing.lease_ttl)
-        self._coordination = config.coordination.serve(config.cluster, answer_seconds)
+        self._coordination, self._watchdog = config.serve_coordination()
         end = self.guard.create_task(self._give_up_at_the_end())
         try:
             cluster_id = await cluster_identity(config, self._coordination, self._ended.is_set)
@@ -191,14 +194,20 @@ class NodeProcess:
         except StoreError as error:
             raise ConfigError(str(error)) from error
 
-    async def _start(self) -> None:
+    async def _start(self) -> bool:
+        """Returns whether the node takes part; it does not if it is told to end before its host broker has come."""
         config = self._config
+        if not await self.clients.attach(self._ended):
+            return False
         records = RecordThread(self._coordination, self.guard)
         self._started.callback(records.stop)
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
-        room = rooms(raise_limit())
-        broker = embedded_broker(self.guard, dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
-        hello = greeting(config.cluster, config.name, config.amqp.host, config.amqp.port, self._cluster_id)
+        limit = raise_limit()
+        room = rooms(limit)
+        fit = clients_that_fit(config, limit, room)
+        amqp = config.amqp
+        others = [INTRODUCTIONS] if config.host is None else []  # a host broker may speak any protocol
+        hello = greeting(config.cluster, config.name, amqp.host, amqp.port, self._cluster_id, others)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
             self.guard, config.dir, config.cluster, lambda: self.core.feed, lambda: queue_names(self.core)
@@ -208,39 +217,40 @@ class NodeProcess:
             self.guard,
             self.store,
             replica,
-            broker,
+            self.clients.host,
             config.core_settings(),
             hello,
+            self._credentials,
             peers,
             records,
             self._fail,
             self.readers.accept,
             first_session=secrets.randbits(FIRST_SESSION_BITS),
             admit=room.others.admit,
+            watchdog=self._watchdog,
         )
         self.core, self.shell, self.records, self.links = self.parts
         self._started.callback(self.shell.stop)
         self.shell.on_turn = self._after_turn
-        await self._listen(broker, room)
+        await self._listen(room, fit)
         self._started.push_async_callback(self._leave)
-        # Messages are not looked at by the collector; what is left to find is little, and all clients feel a pause.
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        collector = Collector(self.guard)
+        self._started.callback(collector.stop)
+        collector.start()
         self.shell.start()
+        return True
 
-    async def _listen(self, broker: EmbeddedBroker, room: Rooms) -> None:
+    async def _listen(self, room: Rooms, fit: int) -> None:
         """To clients, other nodes and operators. A part that listens and then fails is closed as well."""
         config = self._config
-        settings = amqp_settings(self._config, self._cluster_id, self._users)
-        self.amqp = amqp_server(self.parts, self.guard, broker, settings)
-        self._closed_by(self.amqp.stop)
+        self.clients.open(self.parts, amqp_settings(config, self._cluster_id, self._users, fit), fit)
+        self._closed_by(self.clients.stop)
+        refuse, amqp = config.backup_clients == "refuse", config.host is None
+        self.doors = Doors(self.guard, self.parts, self.clients, room.clients, self._credentials.secrets, refuse, amqp)
         self._closed_by(self.links.stop)
         await self.links.start(config.peer.host, config.peer.port)
         server = await self.guard.create_server(
-            lambda: FrontDoor(self.guard, self._decide, self._doors, room.clients),
-            config.amqp.host,
-            config.amqp.port,
-            backlog=CLIENTS_WAITING,
+            self.doors.open, config.amqp.host, config.amqp.port, backlog=CLIENTS_WAITING
         )
         self._started.callback(server.close)
         admin = AdminServer(
@@ -250,7 +260,7 @@ class NodeProcess:
                 "status": self._status,
                 "transactions": self._transactions,
                 "promote": self._promote,
-                **BranchAdmin(self.core, broker, self.shell).handlers,
+                **BranchAdmin(self.core, self.clients.branches, self.shell).handlers,
             },
             room.operators.admit,
         )
@@ -259,40 +269,19 @@ class NodeProcess:
 
     # -- running
 
-    def _decide(self) -> Verdict:
-        """What becomes of a client's connection."""
-        self.shell.look_at_clock()
-        core = self.core
-        if core.state == ACTIVE and core.leading and core.leading.primary.point.serving:
-            return Serve(self.amqp.connection_factory)
-        if self._config.backup_clients == "refuse" and core.state != ACTIVE:
-            return Refuse()
-        if (following := core.following) and following.backup.attached:
-            greeting = self.links.greetings.get(following.backup.primary)
-            if greeting is not None:
-                return PassOn(greeting.amqp_host, greeting.amqp_port, core.generation)
-        return None
-
     def _after_turn(self) -> None:
         core = self.core
-        leading, following = core.leading, core.following
+        leading = core.leading
         self._readiness.look(len(leading.keeper.record.ready) if leading and core.state == ACTIVE else None)
         congested = leading is not None and leading.primary.point.serving and leading.primary.congested
-        if congested != self.amqp.paused:
-            if congested:
-                self.amqp.pause()
-            else:
-                self.amqp.resume()
-        state = (core.state, core.generation, following is not None and following.backup.attached)
-        if state != self._verdict_state:
-            self._verdict_state = state
-            for door in list(self._doors):
-                door.look(core.generation)
+        self.clients.turned(core, congested)
+        self.doors.look()
 
-    def _fail(self, reason: str) -> None:
-        """The core cannot go on: leave time for the last messages, then end."""
-        self._failure = self._failure or reason
-        self.guard.call_later(FAREWELL, self._ended.set)
+    def _fail(self, reason: str, in_order: bool = False) -> None:
+        """The node cannot go on: leave time for the last messages, then end; ``in_order``, as when it is told to."""
+        if self._failure is None:
+            self._failure, self._in_order = reason, in_order
+        self.guard.call_later(0 if in_order else FAREWELL, self._ended.set)
 
     def _broken(self, reason: str) -> None:
         """Nothing of this node runs any more: end at once."""
@@ -301,7 +290,8 @@ class NodeProcess:
 
     async def _status(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()
-        return status(self.core, self.store.member, self._readiness, self.records.complaint)
+        said = status(self.core, self.store.member, self._readiness, self.records.complaint)
+        return {**said, **self.clients.shown()}
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()
@@ -309,7 +299,10 @@ class NodeProcess:
 
     async def _promote(self, arguments: dict[str, Any]) -> Any:
         refused: list[str | None] = []
-        loses, version = bool(arguments.get("accept_data_loss")), int(arguments.get("version", 0))
+        try:
+            loses, version = bool(arguments.get("accept_data_loss")), int(arguments.get("version", 0))
+        except (TypeError, ValueError, OverflowError):
+            raise CommandRefused("the version of the record is a whole number") from None
         self.shell.report(lambda: refused.append(self.core.promote(loses, version)))
         reason = refused[0] if refused else "the node is stopping"
         if reason:
@@ -330,7 +323,7 @@ class NodeProcess:
 
     async def _leave(self) -> None:
         """The first step of the end: give the lease up, if it is ours, and take no more turns."""
-        if self._failure is None:
+        if self._failure is None or self._in_order:
             await release(self.parts)
         self.shell.stop()
 
@@ -341,20 +334,6 @@ class NodeProcess:
             self._hung = str(error)
 
 
-def amqp_settings(config: NodeConfig, cluster_id: str, users: dict[str, str]) -> AmqpSettings:
-    """What connections of clients go by."""
-    amqp = config.amqp
-    return AmqpSettings(
-        cluster=config.cluster,
-        cluster_id=cluster_id,
-        users=users,
-        heartbeat=amqp.heartbeat,
-        frame_max=amqp.frame_max,
-        channel_max=amqp.channel_max,
-        max_connections=amqp.max_connections,
-    )
-
-
 def ended(failure: str | None, hung: str | None) -> int:
     """Say what the node has failed with; its exit status. Where its disk hangs, this is the end."""
     if failure:
@@ -362,6 +341,19 @@ def ended(failure: str | None, hung: str | None) -> int:
     if hung:
         end_at_once(hung)
     return 1 if failure else 0
+
+
+def _why(error: OSError) -> str:
+    """Of an address that cannot be listened on: what is wrong with it, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        return "the address is in use; choose another port"
+    if error.errno == errno.EACCES:
+        return "this user may not listen there; choose a port from 1024 on"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address; name one of its own as the host"
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}; correct the host"
+    return f"{error.strerror or error}; choose another address"
 
 
 def end_in_time() -> None:

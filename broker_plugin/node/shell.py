@@ -18,8 +18,9 @@ from broker_plugin.guard import Guard
 from broker_plugin.logs.events import NodeFailed
 from broker_plugin.logs.formats import tell
 from broker_plugin.node.io import NodeIo
+from broker_plugin.node.loop_watch import LoopWatch
 from ha.core import NodeCore
-from ha.interpreter import Interpreter
+from ha.interpreter import Interpreter, Surroundings
 from ha.membership.record import Record
 from ha.messages.wire import Peer
 from ha.node import NO_FEATURES
@@ -58,7 +59,8 @@ class Shell:
 
     Unless it leads, the core gets the coordination record when it changes, and every ``look_every`` seconds that it has
     not. The primary makes the changes itself, and learns from a refusal that another node has made one.
-    ``on_stop`` is called with the reason if the core wants the node to end.
+    ``on_stop`` is called with the reason if the core wants the node to end. ``loop_watch`` gets to know of
+    each turn, so that the lease is renewed in the middle of a long one.
     """
 
     def __init__(
@@ -70,8 +72,11 @@ class Shell:
         on_stop: Callable[[str], None],
         guard: Guard,
         clocks: Clocks = CLOCKS,
+        loop_watch: LoopWatch | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self.core = core
+        self._loop_watch = loop_watch
         self.on_turn: Callable[[], None] = lambda: None
         self.on_overslept: Callable[[], None] = lambda: None
         self._records = records
@@ -80,7 +85,7 @@ class Shell:
         self._now, self._wall_ms = clocks
         self._guard = guard
         self.io = NodeIo(core, store, records, guard, on_stop)
-        self.interpreter = self.io.answers = Interpreter(core, self.io, self)
+        self.interpreter = self.io.answers = Interpreter(core, self.io, self, surroundings)
         self._due = False
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -92,6 +97,8 @@ class Shell:
     def stop(self) -> None:
         """No more ticks and turns."""
         self._stopped = self.io.stopped = True
+        if self._loop_watch is not None:
+            self._loop_watch.stop()
         if self._ticker is not None:
             self._ticker.cancel()
 
@@ -129,7 +136,7 @@ class Shell:
     def _look_and_tell(self, call: Callable[[], None]) -> None:
         """Both go by one reading of the clock: the process may be stopped between two."""
         now = self._now()
-        if self.core.overslept(now):
+        if self._lease_over(now) and self.core.overslept(now):
             self._records.wait(DEADLINE_SECONDS)
             now = self._now()
         self._forget_if_over(now)
@@ -142,7 +149,11 @@ class Shell:
 
     def _lease_over(self, now: float) -> bool:
         leading = self.core.leading
-        return leading is not None and leading.keeper.expired(now)
+        if leading is None or not leading.keeper.expired(now):
+            return False
+        if self._loop_watch is not None:
+            self._loop_watch.learn_renewals(now)
+        return leading.keeper.expired(now)
 
     def _tell(self, clock: Callable[[float, int], None], call: Callable[[], None], now: float) -> None:
         def tell() -> None:
@@ -170,8 +181,14 @@ class Shell:
 
     def _tick(self) -> None:
         self._ticker = self._guard.call_later(TICK, self._tick)
+        self._turned()
         self.report(self.core.tick)
         self._watch()
+
+    def _turned(self) -> None:
+        """Another turn has begun, so the last one was completed."""
+        if self._loop_watch is not None:
+            self._loop_watch.turned(self._now())
 
     def _watch(self) -> None:
         """Who leads watches nothing: each renewal would wait for a reading."""
@@ -192,10 +209,13 @@ class Shell:
     def _turn(self) -> None:
         self._due = False
         if not self._stopped:
+            self._turned()
             self._look_and_tell(self._settle)
 
     def _settle(self) -> None:
         self.core.settle()
         self.interpreter.run()
         self._watch()
+        if self._loop_watch is not None:
+            self._loop_watch.settled()
         self.on_turn()

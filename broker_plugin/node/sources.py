@@ -10,19 +10,23 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, PydanticBaseSettingsSource
 
-from broker_plugin.secret_file import MARK
+from recovery.secret_file import MARK, SecretFileError, read_secret
 
 ENVIRONMENT = "TXHA_"
 """What names of variables begin with."""
 LEVELS = "__"
 """What stands in the name of a variable between a table and a key of it."""
-SECRETS = ("amqp", "users")
+USERS = ("amqp", "users")
 """The table whose values may be ``@FILE``."""
+LINK_SECRETS = ("peer", ("secret", "read_secret"))
+"""The table with keys whose values are ``@FILE``, or stand in the environment."""
 
 Values = dict[str, Any]
 
@@ -42,32 +46,59 @@ def sources(
 
     ``options`` have dotted names. A file that is named in the file (``@FILE``) is looked for in ``directory``.
     """
+    _check_texts(file)
     for dotted in options:
         _check(model, dotted.split("."), dotted, "")
     for variable, value in environment.items():
-        name = variable.removeprefix(ENVIRONMENT).lower()
-        kind = _check(model, name.split(LEVELS), name.replace(LEVELS, "."), f"{variable}: ")
+        dotted = key_of(variable)
+        kind = _check(model, dotted.split("."), dotted, f"{variable}: ")
         _check_json(variable, value, kind)
     variables = EnvSettingsSource(model, env_prefix=ENVIRONMENT, env_nested_delimiter=LEVELS)
     variables.env_vars = {name.lower(): value for name, value in environment.items()}
     return (
-        InitSettingsSource(model, _absolute(_tables(options), Path.cwd())),
+        InitSettingsSource(model, _absolute(_without_secrets(_tables(options)), Path.cwd())),
         InitSettingsSource(model, _absolute(variables(), Path.cwd())),
-        InitSettingsSource(model, _absolute(file, directory)),
+        InitSettingsSource(model, _absolute(_without_secrets(file), directory)),
     )
+
+
+def key_of(variable: str) -> str:
+    """The key, with dots, that a variable of the environment stands for."""
+    return variable.removeprefix(ENVIRONMENT).lower().replace(LEVELS, ".")
 
 
 def sentence(error: ValidationError, model: type[BaseModel]) -> str:
     """The first thing that is wrong, in words, without the value. A misspelt key may be the one that is missing."""
-    found = error.errors(include_input=False, include_context=False)
-    first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
-    where = ".".join(str(part) for part in first["loc"])
+    first = _first(error)
+    where = _where(first)
     if first["type"] == "extra_forbidden":
         return _unknown(where, model)
     if first["type"] == "missing":
         return f"key {where!r} is missing"
     message = first["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
+
+
+def blamed(error: ValidationError, file: Path, environment: Mapping[str, str], options: Mapping[str, str]) -> str:
+    """Which source has given what is wrong first: an option, a variable, the file, or the file with some of those."""
+    where = _where(_first(error))
+    variables = {key_of(name): name for name in environment}
+    for given, called in [*((dotted, "the options") for dotted in options), *variables.items()]:
+        if where == given or where.startswith(f"{given}."):
+            return called
+    within = f"{where}." if where else ""
+    parts = [f"the option {dotted}" for dotted in options if dotted.startswith(within)]
+    parts += [name for dotted, name in variables.items() if dotted.startswith(within)]
+    return f"{file} with {' and '.join(parts)}" if parts else str(file)
+
+
+def _first(error: ValidationError) -> ErrorDetails:
+    found = error.errors(include_input=False, include_context=False)
+    return next((each for each in found if each["type"] == "extra_forbidden"), found[0])
+
+
+def _where(first: ErrorDetails) -> str:
+    return ".".join(str(part) for part in first["loc"])
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -82,7 +113,7 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 def _table_of(kind: Any) -> type[BaseModel] | None:
     """The model of a table, or of each table in a list; None for another value."""
-    kind = get_args(kind)[0] if get_origin(kind) is list else kind
+    kind = get_args(kind)[0] if get_origin(kind) in (list, UnionType) else kind
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
@@ -100,13 +131,22 @@ def _check(model: type[BaseModel], path: list[str], dotted: str, source: str) ->
             field = kind.model_fields.get(part)
             if field is None:
                 raise ConfigError(source + _unknown(dotted, model))
-            kind = field.annotation
+            kind = _table_of(field.annotation) if get_origin(field.annotation) is UnionType else field.annotation
         elif get_origin(kind) is dict:
             kind = get_args(kind)[1]
         else:
             above = ".".join(path[:depth])
             raise ConfigError(f"{source}unknown key {dotted!r}: {above} has no keys of its own")
     return kind
+
+
+def _check_texts(value: Any, dotted: str = "") -> None:
+    """A NUL is in no name of a file or host. Raises ConfigError."""
+    if isinstance(value, str) and "\0" in value:
+        raise ConfigError(f"{dotted}: a text must not hold a NUL")
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        _check_texts(part, f"{dotted}.{key}" if dotted else str(key))
 
 
 def _check_json(variable: str, value: str, kind: Any) -> None:
@@ -125,18 +165,38 @@ def _tables(options: Mapping[str, str]) -> Values:
         table = found
         for part in path:
             table = table.setdefault(part, {})
+        if not isinstance(table, dict) or isinstance(table.get(last), dict):
+            raise ConfigError(f"{dotted}: a table and a key of it are both given with --set: give its keys only")
         table[last] = value
     return found
 
 
 def _absolute(values: Values, directory: Path) -> Values:
     """The same, with the whole path in each ``@FILE``: where it is relative to differs between the sources."""
-    table, key = SECRETS
-    users = values.get(table, {}).get(key) if isinstance(values.get(table), dict) else None
-    if not isinstance(users, dict):
-        return values
-    whole = {user: absolute_file(secret, directory) for user, secret in users.items()}
-    return {**values, table: {**values[table], key: whole}}
+    table, key = USERS
+    if isinstance(_in(values, table, key), dict):
+        whole = {user: absolute_file(secret, directory) for user, secret in values[table][key].items()}
+        values = {**values, table: {**values[table], key: whole}}
+    table, keys = LINK_SECRETS
+    named = {key: absolute_file(values[table][key], directory) for key in keys if _in(values, table, key)}
+    return {**values, table: {**values[table], **named}} if named else values
+
+
+def _without_secrets(values: Values) -> Values:
+    """The same. Raises ConfigError for a link's secret in a file that others may read, or in a command line."""
+    table, keys = LINK_SECRETS
+    for key in keys:
+        given = _in(values, table, key)
+        if isinstance(given, str) and not given.startswith(MARK):
+            variable = f"{ENVIRONMENT}{table}{LEVELS}{key}".upper()
+            raise ConfigError(f"{table}.{key} names a file, as {MARK}FILE, or the secret stands in {variable}")
+    return values
+
+
+def _in(values: Values, table: str, key: str) -> Any:
+    """What this table has for this key; None where there is none."""
+    found = values.get(table)
+    return found.get(key) if isinstance(found, dict) else None
 
 
 def absolute_file(secret: Any, directory: Path) -> Any:
@@ -144,3 +204,25 @@ def absolute_file(secret: Any, directory: Path) -> Any:
     if not isinstance(secret, str) or not secret.startswith(MARK) or secret.startswith(MARK * 2):
         return secret
     return MARK + str(directory / secret[len(MARK) :])
+
+
+def _named(given: object) -> object:
+    if given == "":
+        raise ValueError("must not be empty: it would mean the current directory")
+    return given
+
+
+Named = Annotated[Path, BeforeValidator(_named)]
+"""A path that is not empty"""
+
+
+def password_of(given: Any) -> Any:
+    """What is given, or what stands in the file that it names. Raises ValueError, which tells nothing of it."""
+    if not isinstance(given, str) or not given.startswith(MARK):
+        return given
+    if given.startswith(MARK * 2):
+        return given[len(MARK) :]
+    try:
+        return read_secret(Path(given[len(MARK) :]), "one password, in one line")
+    except SecretFileError as error:
+        raise ValueError(f"{error}; a password that begins with {MARK} is written with {MARK * 2}") from None

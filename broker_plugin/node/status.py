@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker_plugin.compiled import running
+from broker_plugin.embedded.unsupported import unsupported_of_queue
 from broker_plugin.node.readiness import Readiness
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
@@ -47,6 +48,11 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "branches_in_doubt": len(contents.table.prepared),
         "outcomes": {"remembered": outcomes.count, "digest": f"{outcomes.digest:016x}"},
         "backups": _backups(core),
+        "unsupported": {
+            spec.name: unmet
+            for spec in contents.configuration.queues.values()
+            if (unmet := unsupported_of_queue(spec.arguments))
+        },
         "left": dict(core.leading.backups.attachments.left) if core.leading else {},
         "queues": {
             spec.name: {

@@ -7,18 +7,25 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from broker_plugin.amqp.protocol.handshake import History
+from broker_plugin.amqp.protocol.logins import Told
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.guard import Guard
-from broker_plugin.node.links import Admit, Links, OnReader, PeerAddress, admit_all
+from broker_plugin.node.client_settings import tell_refused_login
+from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
+from broker_plugin.node.loop_watch import LoopWatch
+from broker_plugin.node.peer_protocol import Admit, OnReader, admit_all
 from broker_plugin.node.shell import CLOCKS, Clocks, Shell
 from ha.apply.replica import GapInStream, Replica, UnknownEvents
 from ha.core import NodeCore
+from ha.interpreter import Surroundings
+from ha.membership.watchdog import Watchdog
 from ha.messages.greeting import Hello
 from ha.settings import Settings
 from recovery.store.store import Store
+from txobserver.calls import LocalCalls
 from txobserver.ports.ledger import Host
 from txobserver.ports.store import StoreDamaged, StoreError
 
@@ -61,6 +68,7 @@ def wire(
     broker: Host,
     settings: Settings,
     hello: Hello,
+    credentials: LinkCredentials,
     peers: list[PeerAddress],
     records: RecordThread,
     on_stop: Callable[[str], None],
@@ -68,26 +76,36 @@ def wire(
     clocks: Clocks = CLOCKS,
     first_session: int = 0,
     admit: Admit = admit_all,
+    watchdog: Watchdog | None = None,
+    local_calls: LocalCalls | None = None,
+    surroundings: Surroundings | None = None,
 ) -> Parts:
     """To be called in the event loop; then ``links`` and ``shell`` are to be started, in this order.
 
-    ``guard`` tells ``shell.store_failed`` what a store fails with.
+    ``guard`` tells ``shell.store_failed`` what a store fails with. ``watchdog`` is shown the turns of a primary.
+    ``local_calls`` and ``surroundings`` are of cluster calls, in which no node of this release takes part yet.
     """
-    core = NodeCore(store.member, replica, broker, settings, store.first, hello.cluster_id, first_session)
-    shell = Shell(core, store, records, settings.renew_every, on_stop, guard, clocks)
+    core = NodeCore(store.member, replica, broker, settings, store.first, hello.cluster_id, first_session, local_calls)
+    loop_watch = None if watchdog is None else LoopWatch(core, watchdog)
+    shell = Shell(core, store, records, settings.renew_every, on_stop, guard, clocks, loop_watch, surroundings)
     core.wake = shell.due
-    links = shell.io.links = Links(guard, hello, peers, shell.on_link, shell.on_message, on_reader, admit)
+    links = shell.io.links = Links(guard, hello, credentials, peers, shell.on_link, shell.on_message, on_reader, admit)
     return Parts(core, shell, records, links)
 
 
-def amqp_server(parts: Parts, guard: Guard, broker: EmbeddedBroker, settings: AmqpSettings) -> AmqpServer:
-    """The server of this node's clients, which tells them nothing when its lease may be another's."""
+def amqp_server(
+    parts: Parts, guard: Guard, broker: EmbeddedBroker, settings: AmqpSettings, told: Told = tell_refused_login
+) -> AmqpServer:
+    """The server of this node's clients, which tells them nothing when its lease may be another's.
+
+    ``told`` is called with each login that is refused.
+    """
 
     def history() -> History:
         record = parts.core.record
         return History(record.generation, max(record.loss_accepted, record.loss_unknown)) if record else History()
 
-    server = AmqpServer(guard, broker, settings, before_input=parts.shell.look_at_clock, history=history)
+    server = AmqpServer(guard, broker, settings, before_input=parts.shell.look_at_clock, history=history, told=told)
     parts.shell.on_overslept = server.forget_output
     return server
 

@@ -54,8 +54,12 @@ class Answering(ABC):
         """A consumer has ended."""
         self._prefixes.pop(consumer_tag, None)
 
+    @abstractmethod
     def close(self) -> None:
-        """The client closes the channel."""
+        """The client closes the channel, which is answered when what it held is back in its queues."""
+
+    def end(self) -> None:
+        """The client has closed the connection, and this channel has carried out what came before that."""
         self.inner.close()
         self.leave()
 

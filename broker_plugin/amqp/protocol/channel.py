@@ -7,6 +7,8 @@ A soft error closes the channel: everything is then ignored until the client's c
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from functools import partial
 
 from pamqp import base, commands
 
@@ -41,10 +43,23 @@ from broker_plugin.amqp.protocol.content import IncomingContent
 from broker_plugin.amqp.protocol.methods import HANDLERS, commit
 from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.queues.turn import STEPS
 from txobserver.events import Message
 
 WAITING_OVERHEAD = 100
 """Bytes that a frame that waits is counted for beside its payload."""
+
+OCTETS_A_STEP = 128
+"""Octets of arguments, or of properties that are new, that count as a frame of their own"""
+
+MAKING_STEPS = 4
+"""Steps that a method costs beside its frame which opens, declares, binds or begins something, or ends it: it takes as
+much processor time as five that only ask or settle."""
+
+_MAKING_CLASSES = (20, 40, 50)
+"""Classes channel, exchange and queue"""
+_MAKING = (60 << 16 | 20, 60 << 16 | 30)
+"""basic.consume and basic.cancel"""
 
 PUBLISH_INDEX = 60 << 16 | 40
 ACK_INDEX = 60 << 16 | 80
@@ -55,25 +70,34 @@ LONGEST_HEAD = 512
 
 
 class AmqpChannel(Answering):
-    """Implements ``ChannelOutlet``."""
+    """Implements ``ChannelOutlet``.
+
+    Many methods: frames come in, the broker's answers go out, and what waits goes on.
+    """
 
     def __init__(self, connection: ClientConnection, siblings: Siblings, session: Session, number: int) -> None:
         super().__init__(connection, siblings, number)
         self.inner = session.open_channel(self)
         self.closing = False
+        self.left = False
+        self._put_off = False
         self._backlog: deque[tuple[int, bytes]] = deque()
         self._method = 0
-        self._content = IncomingContent()
+        self._content = IncomingContent(connection)
 
     # -- frames from the client
 
     def frame(self, kind: int, payload: bytes) -> None:
         """The next frame of this channel."""
         if self.busy or self._backlog or not self.connection.writable:
-            self._backlog.append((kind, payload))
-            self.connection.waiting_bytes += len(payload) + WAITING_OVERHEAD
+            self._keep(kind, payload)
         else:
             self._handle(kind, payload)
+
+    def _keep(self, kind: int, payload: bytes) -> None:
+        """It waits for its turn."""
+        self._backlog.append((kind, payload))
+        self.connection.waiting_bytes += len(payload) + WAITING_OVERHEAD
 
     def _handle(self, kind: int, payload: bytes) -> None:
         self._handling = True
@@ -95,13 +119,18 @@ class AmqpChannel(Answering):
                 self._content.begin(self._repeated(payload).arguments)
             elif payload.startswith(ACK):
                 self._method = ACK_INDEX
-                self.inner.ack(*decode_ack(payload))
+                tag, multiple = decode_ack(payload)
+                if multiple:
+                    self.wait()
+                    self.inner.ack(tag, True, self._acknowledged)
+                else:
+                    self.inner.ack(tag, False)
             elif payload == COMMIT:
                 self._method = COMMIT_INDEX
                 commit(self)
             else:
                 self._method = int.from_bytes(payload[:4], "big")
-                self._call(decode_method(payload))
+                self._call(decode_method(payload), len(payload))
         elif kind in (HEADER, BODY):
             self._content_frame(kind, payload)
         else:
@@ -109,7 +138,17 @@ class AmqpChannel(Answering):
             problem = frame_problem(kind, payload)
             raise AmqpError(505, problem) if kind == HEARTBEAT else AmqpError(501, f"{problem}: unknown_frame")
 
-    def _call(self, method: base.Frame) -> None:
+    def _acknowledged(self) -> None:
+        self.answer(None)
+
+    def _call(self, method: base.Frame, size: int) -> None:
+        """What is long counts as many frames: it may be a table of a hundred thousand values. What makes something
+        counts as some (``a_flood_of_channels``)."""
+        index: int = method.index
+        steps = size // OCTETS_A_STEP
+        if index >> 16 in _MAKING_CLASSES or index in _MAKING:
+            steps += MAKING_STEPS
+        self.broker.turn.spent += steps
         handler = HANDLERS.get(method.index)
         if handler is None:
             raise AmqpError(503, "unimplemented method")
@@ -121,6 +160,7 @@ class AmqpChannel(Answering):
         if payload.startswith(b"\x00\x14\x00\x29"):
             self.siblings.forget(self.number)
         elif payload.startswith(b"\x00\x14\x00\x28"):
+            self.left = True
             self.send(encode_method(commands.Channel.CloseOk(), self.number))
             self.siblings.forget(self.number)
 
@@ -170,8 +210,7 @@ class AmqpChannel(Answering):
             self.failed(error)
             return after
         if self._publish_whole(repeated, properties, body) and length and body_start - at <= LONGEST_HEAD:
-            repeated.head, repeated.properties, repeated.size = data[at:body_start], properties, length
-            repeated.channel = number
+            self.connection.repeat(repeated, number, data[at:body_start], properties, length)
         return after
 
     def _publish_whole(self, repeated: Repeated, properties: bytes, body: bytes) -> bool:
@@ -189,15 +228,12 @@ class AmqpChannel(Answering):
 
     def _repeated(self, payload: bytes) -> Repeated:
         """What a publish says, remembered per connection: publishers repeat themselves."""
-        known = self.connection.published
-        repeated = known.get(payload)
+        repeated = self.connection.published.get(payload)
         if repeated is None:
             arguments = decode_publish(payload)
             if arguments.immediate:
                 raise AmqpError(540, "immediate=true")
-            if len(known) >= 1024:
-                known.clear()
-            repeated = known[payload] = Repeated(arguments)
+            repeated = self.connection.known_publish(payload, arguments)
         return repeated
 
     def _content_frame(self, kind: int, payload: bytes) -> None:
@@ -215,13 +251,19 @@ class AmqpChannel(Answering):
 
     def _publish(self, arguments: PublishArguments, properties: bytes, body: bytes) -> None:
         connection = self.connection
+        connection.publishes = True
         if properties not in connection.passed_properties:
-            connection.check_properties(properties)
+            self.broker.turn.spent += len(properties) // OCTETS_A_STEP
+            connection.check_properties(properties, arguments[0])
         self.inner.publish(arguments[0], arguments[1], arguments[2], properties, body)
 
     def go_on(self) -> None:
-        backlog, connection = self._backlog, self.connection
+        backlog, connection, turn = self._backlog, self.connection, self.broker.turn
         while backlog and not self.busy and connection.writable:
+            if turn.spent >= STEPS:
+                self.put_off(())
+                return
+            turn.spent += 1
             kind, payload = backlog.popleft()
             connection.waiting_bytes -= len(payload) + WAITING_OVERHEAD
             self._handle(kind, payload)
@@ -229,8 +271,40 @@ class AmqpChannel(Answering):
             self.siblings.carried_out(self.number)
         connection.relieved()
 
-    def leave(self) -> None:
+    def put_off(self, frames: Sequence[tuple[int, bytes]]) -> None:
+        """These frames wait behind what waits already; the next turn goes on with it."""
+        for kind, payload in frames:
+            self._keep(kind, payload)
+        if not self._put_off:
+            self._put_off = True
+            self.broker.turn.later(self._go_on_again)
+
+    def _go_on_again(self) -> None:
+        self._put_off = False
+        if not self.left:
+            self.go_on()
+
+    def close(self) -> None:
         self.closing = True
+        self._content.drop()
+        self.wait()
+        self.inner.close(self._closed)
+
+    def _closed(self) -> None:
+        """Answer the client's close; what it has sent behind it is for the next channel of this number."""
+        if self.left:
+            return
+        behind = list(self._backlog)
+        self.leave()
+        self.busy = False
+        self.send(encode_method(commands.Channel.CloseOk(), self.number))
+        self.siblings.forget(self.number)
+        self.connection.read_again(self.number, behind)
+        if not self._handling:
+            self.siblings.carried_out(self.number)
+
+    def leave(self) -> None:
+        self.left = self.closing = True
         self._content.drop()
         self.connection.waiting_bytes -= sum(len(payload) + WAITING_OVERHEAD for _, payload in self._backlog)
         self._backlog.clear()
@@ -277,8 +351,11 @@ class AmqpChannel(Answering):
             return
         self.closing = True
         self.busy = False
-        self.inner.close()
         self._content.drop()
-        self.send(encode_close(commands.Channel.Close, error, self._method, self.number))
+        self.inner.close(partial(self._tell_failed, error, self._method))
         if not self._handling:
             self.go_on()
+
+    def _tell_failed(self, error: AmqpError, method: int) -> None:
+        if not self.left:
+            self.send(encode_close(commands.Channel.Close, error, method, self.number))

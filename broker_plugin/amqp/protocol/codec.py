@@ -13,6 +13,7 @@ from pamqp import base, commands, decode, frame
 
 from broker_plugin.embedded.errors import AmqpError, not_found
 from broker_plugin.embedded.field_table import read_table
+from txobserver.dtx_wire import DtxMethod
 from txobserver.octets import octets_of, text_of
 
 METHOD: Final = 1
@@ -63,10 +64,10 @@ class Repeated:
 
     ``head`` is all between the method and the body: the header's frame and the beginning of the only body frame. It
     came on ``channel``, and means nothing on another one (``another_channel_s_content_behind_a_publish``).
-    Empty: nothing is known of it.
+    Empty: nothing is known of it. ``kept``: whether it is remembered.
     """
 
-    __slots__ = ("arguments", "channel", "head", "properties", "size")
+    __slots__ = ("arguments", "channel", "head", "kept", "properties", "size")
 
     def __init__(self, arguments: PublishArguments) -> None:
         self.arguments = arguments
@@ -74,6 +75,7 @@ class Repeated:
         self.head = b""
         self.properties = b""
         self.size = 0
+        self.kept = False
 
 
 class SyntaxProblem(AmqpError):
@@ -90,18 +92,25 @@ def decode_method(payload: bytes) -> base.Frame:
     if kind is None:
         raise AmqpError(503, f"unknown method {index >> 16}.{index & 0xFFFF}")
     method: base.Frame = kind()
+    end = len(payload)
     try:
-        if index in _WITH_TABLE:
-            _unmarshal(method, payload)
-        else:
+        if isinstance(method, DtxMethod):
             method.unmarshal(payload[4:])
+        else:
+            end = _unmarshal(method, payload)
     except Exception as error:
         raise AmqpError(501, f"cannot decode {octets(payload[4:])}: {error}") from None
+    if end != len(payload):
+        raise _too_long(payload)
     return method
 
 
-def _unmarshal(method: base.Frame, payload: bytes) -> None:
-    """As pamqp does it, but for tables: RabbitMQ takes more of them than pamqp."""
+def _too_long(payload: bytes) -> AmqpError:
+    return AmqpError(501, f"cannot decode {octets(payload[4:])}: there is more behind the method's last field")
+
+
+def _unmarshal(method: base.Frame, payload: bytes) -> int:
+    """As pamqp does it, but for tables: RabbitMQ takes more of them than pamqp. Returns where the last field ends."""
     at, bit = 4, 0
     value: object
     for name in method.attributes():
@@ -117,13 +126,7 @@ def _unmarshal(method: base.Frame, payload: bytes) -> None:
             size, value = decode.by_type(payload[at:], kind)
             at += size
         setattr(method, name, value)
-
-
-def _has_table(kind: type[base.Frame]) -> bool:
-    return any(kind.amqp_type(name) == "table" for name in kind.attributes())
-
-
-_WITH_TABLE = frozenset(index for index, kind in commands.INDEX_MAPPING.items() if _has_table(kind))
+    return at + (bit > 0)
 
 
 def octets(data: bytes) -> str:
@@ -138,8 +141,8 @@ def frame_problem(kind: int, payload: bytes) -> str:
 
 
 def decode_publish(payload: bytes) -> PublishArguments:
-    """The payload of a basic.publish frame; a routing key need not be text. 502 if it does not decode, and 404 if the
-    exchange's name is no text, which no exchange can have.
+    """The payload of a basic.publish frame; a routing key need not be text. 502 if it does not decode, 501 if more
+    stands behind it, and 404 if the exchange's name is no text, which no exchange can have.
     """
     try:
         at = 7 + payload[6]
@@ -151,15 +154,21 @@ def decode_publish(payload: bytes) -> PublishArguments:
         raise SyntaxProblem(f"cannot decode Basic.Publish: {error}") from None
     except UnicodeDecodeError:
         raise not_found("exchange", payload[7:at].decode(errors="replace")) from None
+    if end + 1 != len(payload):
+        raise _too_long(payload)
     return PublishArguments(exchange, key, bool(bits & 1), bool(bits & 2))
 
 
 def decode_ack(payload: bytes) -> tuple[int, bool]:
-    """The payload of a basic.ack frame: delivery tag and multiple. 502 if it does not decode."""
+    """The payload of a basic.ack frame: delivery tag and multiple. 502 if it does not decode, 501 if more stands behind
+    it.
+    """
     try:
         tag, bits = _ACK_ARGUMENTS.unpack_from(payload, 4)
     except struct.error as error:
         raise SyntaxProblem(f"cannot decode Basic.Ack: {error}") from None
+    if len(payload) != 4 + _ACK_ARGUMENTS.size:
+        raise _too_long(payload)
     return tag, bool(bits & 1)
 
 

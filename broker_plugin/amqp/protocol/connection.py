@@ -8,6 +8,8 @@ it cannot be known where the next frame begins; the client's end or the time end
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pamqp import base, commands
 
 from broker_plugin.amqp.protocol import handshake
@@ -28,20 +30,28 @@ from broker_plugin.amqp.protocol.codec import (
     encode_method,
     frame_problem,
 )
-from broker_plugin.amqp.protocol.handshake import CLOSED, CLOSING, CONNECTION_TABLE, LEAVING, OPEN, LoginRefused
+from broker_plugin.amqp.protocol.handshake import CLOSED, CLOSING, CONNECTION_TABLE, LEAVING, OPEN
 from broker_plugin.amqp.protocol.heartbeats import Heartbeats
 from broker_plugin.amqp.protocol.intake import Intake
 from broker_plugin.amqp.protocol.invariants import check_connection
+from broker_plugin.amqp.protocol.logins import LoginRefused, Logins
 from broker_plugin.amqp.protocol.open_channels import OpenChannels
 from broker_plugin.amqp.protocol.properties import PropertyCheck
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.memory_budget import ANSWERS, CACHES, RECEIVED
+from broker_plugin.embedded.queues.turn import STEPS
 from txobserver.invariants import CHECKS, checking
+
+EVERY_FRAME = 1 << 30
 
 
 class Connection(ClientConnection):
     """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent.
+
+    ``address`` is the host that the client connects from, "" in this process. ``logins``: those of the node, or of this
+    connection alone.
 
     Many methods: one for each method of class connection, and for each thing that the server reports of the socket.
     """
@@ -53,45 +63,61 @@ class Connection(ClientConnection):
         wire: Wire,
         peer: str = "",
         history: handshake.History = handshake.UNTOLD,
+        address: str = "",
+        logins: Logins | None = None,
     ) -> None:
         super().__init__(broker, settings, wire)
         self.peer = peer
         self._history = history
+        self.address = address
+        self._logins = logins or Logins(settings.users)
+        self._refused: LoginRefused | None = None
+        self._refused_until = 0.0
         self.state = CONNECTION_TABLE.start
         self.heartbeats = Heartbeats(settings.handshake_timeout)
         self.channels = OpenChannels(self, settings.channel_max, self._close_ok)
         self.intake = Intake(self, self.channels)
+        self.behind = False
         self._partial = b""
         self._deaf = False
+        self._user = ""
         self._current = 0
+        self._alarm = self._alarms = 0
         self._forced = False
 
     # -- in
 
-    def receive(self, data: bytes) -> None:
-        """Bytes from the client."""
+    def receive(self, data: bytes, most: int = EVERY_FRAME) -> None:
+        """Bytes from the client, of which so many frames at most are carried out now. ``behind``: more may wait."""
+        self.behind = False
         self.heartbeats.received = True
         if self._partial:
             data = self._partial + data
             self._partial = b""
         if self.state == CLOSED or self._deaf:
             return
+        if self.held_back:
+            self._partial = data
+            self.weigh()
+            return
         try:
             at = self._read_header(data) if self.state == handshake.AWAIT_HEADER else 0
             if self.state not in (CLOSED, handshake.AWAIT_HEADER):
-                at = self._read_frames(data, at)
+                at = self._read_frames(data, at, most)
         except AmqpError as error:
             self._deaf = True
             self.fail(error, 0)
+            self.weigh()
             return
         self._partial = data[at:]
+        self.weigh()
         if CHECKS.on:
             self.check_invariants()
 
     def check_invariants(self) -> None:
         """What must be so between two readings. Raises InvariantBroken."""
         with checking(f"connection {self.peer}"):
-            check_connection(self, self.state, self.channels, self._partial)
+            check_connection(self, self.state, self.channels, self._partial, self.behind)
 
     def _read_header(self, data: bytes) -> int:
         """The protocol header; another one is answered with ours and the end (AMQP 0-9-1, 4.2.2)."""
@@ -106,13 +132,18 @@ class Connection(ClientConnection):
         self.send(encode_method(handshake.start(said.cluster, said.cluster_id, self._history), 0))
         return len(PROTOCOL_HEADER)
 
-    def _read_frames(self, data: bytes, at: int) -> int:
+    def _read_frames(self, data: bytes, at: int, most: int) -> int:
         """Every whole frame from ``at`` on; returns where the rest begins. 501 if the bytes are no frames."""
-        end, unpack, channels = len(data), FRAME_START.unpack_from, self.channels.by_number
+        end, unpack, channels, turn = len(data), FRAME_START.unpack_from, self.channels.by_number, self.broker.turn
         kind: int
         number: int
         size: int
+        left = most
         while end - at >= OVERHEAD:
+            if left <= 0 or (turn.spent >= STEPS and most != EVERY_FRAME):
+                self.behind = True
+                break
+            left -= 1
             kind, number, size = unpack(data, at)
             start = at + 7
             stop = start + size
@@ -133,12 +164,12 @@ class Connection(ClientConnection):
                         continue
                 channel.frame(kind, data[start:stop])
             else:
-                try:
-                    self._frame(kind, number, data[start:stop])
-                except AmqpError as error:
-                    self.fail(error, self._current)
+                self._other_frame(kind, number, data[start:stop])
             if self.state == CLOSED:
                 return end
+            if self.held_back:
+                break
+        turn.spent += most - left
         return at
 
     def _frame(self, kind: int, number: int, payload: bytes) -> None:
@@ -160,6 +191,25 @@ class Connection(ClientConnection):
         elif self.state != CLOSING:
             raise AmqpError(503, f"a frame for channel {number} before the connection is open")
 
+    def read_again(self, number: int, frames: Sequence[tuple[int, bytes]]) -> None:
+        turn = self.broker.turn
+        for at, (kind, payload) in enumerate(frames):
+            channel = self.channels.by_number.get(number)
+            if channel is not None and turn.spent >= STEPS:
+                channel.put_off(frames[at:])
+                break
+            turn.spent += 1
+            if channel is not None:
+                channel.frame(kind, payload)
+            elif self.state != CLOSED:
+                self._other_frame(kind, number, payload)
+
+    def _other_frame(self, kind: int, number: int, payload: bytes) -> None:
+        try:
+            self._frame(kind, number, payload)
+        except AmqpError as error:
+            self.fail(error, self._current)
+
     # -- channel 0
 
     def _method(self, method: base.Frame) -> None:
@@ -178,24 +228,32 @@ class Connection(ClientConnection):
         elif isinstance(method, commands.Connection.Open) and self.state == handshake.AWAIT_OPEN:
             self._open(method)
         elif isinstance(method, commands.Connection.UpdateSecret) and self.state == OPEN:
-            self.send(encode_method(commands.Connection.UpdateSecretOk(), 0))
+            self._update_secret(method)
         else:
             raise AmqpError(504, f"unexpected method in connection state {handshake.SHOWN[self.state]}")
 
     def _start_ok(self, method: commands.Connection.StartOk) -> None:
         self._capabilities = handshake.capabilities(method)
         try:
-            user = handshake.login(method, self.settings.users)
-        except LoginRefused:
-            self._current = 0
-            if not self.client_can("authentication_failure_close"):
-                self.end()
-                return
-            raise
-        self.check_properties = PropertyCheck(user)
+            user = self._logins.user_of(method, self.address)
+        except LoginRefused as refused:
+            self._refused, self._refused_until = refused, self._logins.now + refused.delay
+            self.held_back = refused.delay > 0
+            if not self.held_back:
+                self._tell_refused(refused)
+            return
+        self._user = user
+        self.check_properties = PropertyCheck(user, self.broker.unsupported)
         self.passed_properties = self.check_properties.passed
         self._move("start-ok")
         self.send(encode_method(handshake.tune(self.settings), 0))
+
+    def _tell_refused(self, refused: LoginRefused) -> None:
+        self.held_back = False
+        if self.client_can("authentication_failure_close"):
+            self.fail(refused, 0)
+        else:
+            self.end()
 
     def _tune_ok(self, method: commands.Connection.TuneOk) -> None:
         handshake.check_tune(method, self.settings)
@@ -208,10 +266,17 @@ class Connection(ClientConnection):
     def _open(self, method: commands.Connection.Open) -> None:
         if method.virtual_host != "/":
             raise AmqpError(530, f"vhost {method.virtual_host} not found")
-        self.channels.session = self.broker.connect(self)
+        session = self.channels.session = self.broker.connect(self, self.holder)
+        session.alarm = self._alarm
         self._move("open")
         self.heartbeats.opened = True
         self.send(encode_method(commands.Connection.OpenOk(), 0))
+        if self.intake.blocked is not None:
+            self._tell_blocked()
+
+    def _update_secret(self, method: commands.Connection.UpdateSecret) -> None:
+        self._logins.check_secret(method, self._user, self.address)
+        self.send(encode_method(commands.Connection.UpdateSecretOk(), 0))
 
     # -- out
 
@@ -228,6 +293,7 @@ class Connection(ClientConnection):
         """What waits to be sent is sent no more, but for the last word. Only at the end: a client misses answers."""
         self._output = self._output[-1:] if self._forced else []
         self._output_bytes = sum(map(len, self._output))
+        self.weigh()
 
     def set_writable(self, writable: bool) -> None:
         if writable != self.writable:
@@ -239,10 +305,42 @@ class Connection(ClientConnection):
     def block(self, reason: str | None) -> None:
         """Publishers are not read for this reason (None: no more); clients are told if they understand it."""
         before, self.intake.blocked = self.intake.blocked, reason
-        if self.state == OPEN and self.client_can("connection.blocked") and (before is None) != (reason is None):
+        if (before is None) != (reason is None):
+            self._alarms += reason is not None
+            self._alarm = self._alarms if reason is not None else 0
+            if self.channels.session is not None:
+                self.channels.session.alarm = self._alarm
+            self.publishes = False
+            if self.state == OPEN:
+                self._tell_blocked()
+        self._wire.read_on()
+
+    def _tell_blocked(self) -> None:
+        reason = self.intake.blocked
+        if self.client_can("connection.blocked"):
             told = commands.Connection.Unblocked() if reason is None else commands.Connection.Blocked(reason)
             self.send(encode_method(told, 0))
-        self._wire.read_on()
+
+    def weigh(self) -> None:
+        """Tell the holder what the node keeps for this connection."""
+        holder = self.holder
+        holder.now_holds(RECEIVED, len(self._partial) + self.waiting_bytes + self.content_bytes)
+        holder.now_holds(ANSWERS, self._output_bytes + self.unsent_bytes)
+        holder.now_holds(CACHES, self.cached_bytes + self.check_properties.bytes)
+
+    def sent(self, unsent: int) -> None:
+        """What there was to send has been given to the system, and so many bytes of that wait for the client there."""
+        self.unsent_bytes = unsent
+        self.weigh()
+
+    def vanish(self) -> None:
+        """The wire is gone: the connection is over, and nothing is sent any more."""
+        self.end()
+        self._output = []
+        self._output_bytes = self.unsent_bytes = 0
+        self._partial = b""
+        self.forget_cache()
+        self.weigh()
 
     # -- time
 
@@ -250,6 +348,10 @@ class Connection(ClientConnection):
         """Time passes: heartbeats, and the end of clients that are silent although they are read."""
         if self.state == CLOSED:
             return
+        if self._refused is not None and self.held_back and now >= self._refused_until:
+            self._tell_refused(self._refused)
+            self.receive(b"")
+            self._wire.read_on()
         if self.heartbeats.is_late(now, reading):
             self.end()
         elif self.heartbeats.is_due(now):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from broker_plugin.amqp.protocol.client_connection import ClientConnection
 from broker_plugin.amqp.protocol.codec import BASIC, CONTENT_START, PublishArguments
 from broker_plugin.embedded.errors import AmqpError, precondition
+
+PIECE_BYTES = 50
+"""That a piece of a body is counted for beside its own bytes, until the body is complete."""
 
 
 class IncomingContent:
@@ -13,7 +17,9 @@ class IncomingContent:
     says (None: the header has not come).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        self._held = 0
         self.arguments: PublishArguments | None = None
         self.properties: bytes | None = None
         self._missing = 0
@@ -37,6 +43,7 @@ class IncomingContent:
         if size > max_bytes:
             raise precondition(f"message size {size} is larger than configured max size {max_bytes}")
         self.properties = payload[12:]
+        self._hold(len(payload))
         self._missing = size
         return not size
 
@@ -49,6 +56,7 @@ class IncomingContent:
             raise self.unexpected()
         if payload:
             self._pieces.append(payload)
+            self._hold(len(payload) + PIECE_BYTES)
         return not self._missing
 
     def take(self) -> tuple[PublishArguments, bytes, bytes]:
@@ -63,6 +71,11 @@ class IncomingContent:
         self.arguments = self.properties = None
         self._pieces = []
         self._missing = 0
+        self._hold(-self._held)
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._connection.content_bytes += size
 
     def unexpected(self) -> AmqpError:
         """505 for a frame of another kind than the one that must come now."""

@@ -92,6 +92,7 @@ def _page(channel: Answering, go_on: bool, found: Callable[[], list[bytes]]) -> 
     """As many entries of a list as fit in a frame, and whether more are left. ``go_on``: of the list that was begun."""
     if not go_on:
         channel.listing = found()[::-1]
+        channel.broker.turn.looked_at(len(channel.listing))
     left, page = channel.listing, bytearray()
     room = (channel.connection.frame_max or 1 << 20) - OVERHEAD - PAGE_OVERHEAD
     while left and len(page) + len(left[-1]) <= room:

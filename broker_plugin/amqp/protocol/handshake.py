@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pamqp.commands import Connection
 
-from broker_plugin.amqp.protocol.sasl import MECHANISMS, Credentials, allowed, read_credentials
+from broker_plugin.amqp.protocol.sasl import MECHANISMS
 from broker_plugin.amqp.protocol.settings import FRAME_MIN_SIZE, AmqpSettings
 from broker_plugin.embedded.errors import AmqpError
 from txobserver.table import Table
@@ -54,10 +54,6 @@ SERVER_PROPERTIES: Mapping[str, Any] = {
 }
 
 
-class LoginRefused(AmqpError):
-    """403 for a wrong user or password."""
-
-
 class History(NamedTuple):
     """What tells two histories of one cluster apart; 0 is not told.
 
@@ -87,23 +83,6 @@ def capabilities(start_ok: Connection.StartOk) -> Mapping[str, Any]:
     """What the client says that it can do."""
     table = start_ok.client_properties.get("capabilities")
     return table if isinstance(table, dict) else {}
-
-
-def login(start_ok: Connection.StartOk, users: Mapping[str, str]) -> str:
-    """The user. 503 for an unknown mechanism, LoginRefused for wrong credentials."""
-    mechanism = start_ok.mechanism
-    if mechanism not in MECHANISMS.split():
-        raise AmqpError(503, f"unknown authentication mechanism '{mechanism}'")
-    response = start_ok.response
-    data = response.encode() if isinstance(response, str) else bytes(response)
-    credentials: Credentials | None = read_credentials(mechanism, data)
-    if credentials is None or not allowed(users, credentials):
-        raise LoginRefused(
-            403,
-            f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.",
-            hard=True,
-        )
-    return credentials.user
 
 
 def tune(settings: AmqpSettings) -> Connection.Tune:

@@ -7,7 +7,10 @@ from broker_plugin.amqp.protocol.open_channels import OpenChannels
 
 
 class Intake:
-    """Of one connection. ``blocked``: why publishers are not read (None: they are)."""
+    """Of one connection. ``blocked``: why publishers are not read (None: they are).
+
+    One that has a transaction or a branch under way is read until that has ended: what it holds is free only then.
+    """
 
     def __init__(self, connection: ClientConnection, channels: OpenChannels) -> None:
         self.blocked: str | None = None
@@ -17,7 +20,10 @@ class Intake:
     @property
     def congested(self) -> bool:
         """Whether nothing more should be read from the client for now."""
-        return self.overfull or (self._channels.session is not None and not self._connection.writable)
+        connection = self._connection
+        if connection.held_back or self.overfull:
+            return True
+        return self._channels.session is not None and not connection.writable
 
     @property
     def overfull(self) -> bool:
@@ -29,6 +35,6 @@ class Intake:
         if session.in_flight > settings.in_flight_bytes:
             session.relief_at = settings.in_flight_bytes // 2
             return True
-        if self.blocked is not None and connection.published:
+        if self.blocked is not None and connection.publishes and not session.works:
             return True
         return connection.waiting_bytes > settings.waiting_bytes

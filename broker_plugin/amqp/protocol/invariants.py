@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from broker_plugin.amqp.protocol.channel import WAITING_OVERHEAD, AmqpChannel
-from broker_plugin.amqp.protocol.client_connection import ClientConnection
+from broker_plugin.amqp.protocol.client_connection import CACHED_BYTES, ClientConnection
 from broker_plugin.amqp.protocol.codec import OVERHEAD, Repeated
+from broker_plugin.amqp.protocol.content import PIECE_BYTES
 from broker_plugin.amqp.protocol.handshake import AWAIT_HEADER, CLOSED, CLOSING, CONNECTION_TABLE, LEAVING, OPEN
 from broker_plugin.amqp.protocol.open_channels import OpenChannels
 from broker_plugin.amqp.protocol.settings import FRAME_MIN_SIZE
+from broker_plugin.embedded.memory_budget import RECEIVED
 
 REMEMBERED = 1024
 """Publishes, and origins of deliveries, that are remembered for a connection"""
 STATES = frozenset((CONNECTION_TABLE.start, *CONNECTION_TABLE.moves.values()))
 
 
-def check_connection(connection: ClientConnection, state: str, opened: OpenChannels, partial: bytes) -> None:
-    """A connection in this state, with its channels, and what has come of a frame."""
+def check_connection(
+    connection: ClientConnection, state: str, opened: OpenChannels, partial: bytes, behind: bool
+) -> None:
+    """A connection in this state, with its channels, and what has come of a frame; ``behind``: of several."""
     channels, leaving = opened.by_number, opened.last_requests.channels
     session, channel_max = opened.session, opened.limit
     assert state in STATES, f"P12: a connection is {state}"
@@ -28,12 +32,16 @@ def check_connection(connection: ClientConnection, state: str, opened: OpenChann
     room = connection.frame_max - OVERHEAD if connection.frame_max else 0xFFFFFFFF
     assert connection.max_payload == room, f"P12: payloads of {connection.max_payload} in {connection.frame_max}"
     most = connection.max_payload + OVERHEAD
-    assert len(partial) <= most, f"P12: {len(partial)} bytes wait for the end of a frame of {most}"
+    ends = len(partial) <= most or connection.held_back or behind
+    assert ends, f"P12: {len(partial)} bytes wait for the end of a frame of {most}"
     _check_output(connection)
+    _check_weight(connection, partial)
     assert state != AWAIT_HEADER or not connection.waiting_bytes, "P12: frames wait before the first of them"
     known = [*channels.items(), *leaving.items()]
     waiting = sum(len(payload) + WAITING_OVERHEAD for _, each in known for _, payload in each._backlog)
     assert connection.waiting_bytes == waiting, f"P12: {waiting} bytes wait, {connection.waiting_bytes} are counted"
+    content = sum(channel._content._held for _, channel in known)
+    assert connection.content_bytes == content, f"P12: {content} bytes of bodies, {connection.content_bytes} counted"
     for number, channel in known:
         assert channel.number == number, f"P5: channel {channel.number} goes by {number}"
         assert 1 <= number <= 0xFFFF, f"P5: there is a channel {number}"
@@ -55,6 +63,23 @@ def _check_output(connection: ClientConnection) -> None:
         _check_repeated(next(reversed(connection.published.values())))
 
 
+def _check_weight(connection: ClientConnection, partial: bytes) -> None:
+    """What the node keeps for it is what its holder counts; a broker that serves no more has forgotten both."""
+    cached = sum(
+        2 * len(payload) + CACHED_BYTES + len(each.head) + len(each.properties)
+        for payload, each in connection.published.items()
+    )
+    cached += sum(2 * len(origin) + CACHED_BYTES for origin in connection._origins.values())
+    assert connection.cached_bytes == cached, f"P12: {cached} bytes are remembered, {connection.cached_bytes} counted"
+    assert connection.unsent_bytes >= 0, f"P12: {connection.unsent_bytes} bytes are not read by the client"
+    holder = connection.holder
+    if holder.counts:
+        received = len(partial) + connection.waiting_bytes + connection.content_bytes
+        assert holder.kinds[RECEIVED] == received, f"P12: {received} bytes have come, {holder.kinds[RECEIVED]} count"
+    assert min(holder.kinds) >= 0, f"P12: a client holds {holder.kinds} bytes"
+    assert holder.held == sum(holder.kinds), f"P12: a client holds {holder.held} bytes, by kind {holder.kinds}"
+
+
 def _check_repeated(repeated: Repeated) -> None:
     assert repeated.size >= 0, f"P5: a publish of {repeated.size} bytes is remembered"
     assert repeated.size == 0 or repeated.channel > 0, "P5: a publish is remembered for no channel"
@@ -72,6 +97,9 @@ def check_channel(channel: AmqpChannel, state: str) -> None:
     assert properties is not None or not content._pieces, f"P5: channel {number} reads the body of no publish"
     assert properties is not None or not content._missing, f"P5: channel {number} waits for the body of no publish"
     assert properties is None or content._missing, f"P5: channel {number} keeps a message that is whole"
+    kept = 0 if properties is None else 12 + len(properties)
+    kept += sum(len(piece) + PIECE_BYTES for piece in content._pieces)
+    assert content._held == kept, f"P12: channel {number} keeps {kept} bytes of a message, {content._held} are counted"
     limit = channel.connection.settings.max_message_bytes
     assert size + content._missing <= limit, f"P12: channel {number} reads a message of {size + content._missing} bytes"
     assert all(content._pieces), f"P12: channel {number} keeps pieces of no bytes"

@@ -30,6 +30,6 @@ class LastRequests:
         channel = self.channels.pop(number, None)
         if channel is not None:
             last = not self.channels
-            channel.close()
+            channel.end()
             if last:
                 self._done()

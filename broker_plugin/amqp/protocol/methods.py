@@ -67,8 +67,6 @@ def _channel_open(channel: Answering, method: commands.Channel.Open) -> None:
 
 def _channel_close(channel: Answering, method: commands.Channel.Close) -> None:
     channel.close()
-    channel.send(encode_method(commands.Channel.CloseOk(), channel.number))
-    channel.siblings.forget(channel.number)
 
 
 def _channel_flow(channel: Answering, method: commands.Channel.Flow) -> None:
@@ -242,20 +240,22 @@ def _basic_reject(channel: Answering, method: Basic.Reject) -> None:
 
 
 def _basic_nack(channel: Answering, method: Basic.Nack) -> None:
-    channel.inner.reject(_delivery_tag(method), method.multiple, method.requeue)
+    channel.wait()
+    channel.inner.reject(_delivery_tag(method), method.multiple, method.requeue, partial(channel.answer, None))
 
 
 def _basic_recover_async(channel: Answering, method: Basic.RecoverAsync) -> None:
     if not method.requeue:
         raise AmqpError(540, "requeue=false", hard=True)
-    channel.inner.recover()
+    channel.wait()
+    channel.inner.recover(partial(channel.answer, None))
 
 
 def _basic_recover(channel: Answering, method: Basic.Recover) -> None:
     if not method.requeue:
         raise AmqpError(540, "requeue=false", hard=True)
-    channel.inner.recover()
-    _answer(channel, Basic.RecoverOk())
+    channel.wait()
+    channel.inner.recover(partial(_answer, channel, Basic.RecoverOk()))
 
 
 # -- confirm and tx
@@ -278,8 +278,8 @@ def commit(channel: Answering) -> None:
 
 
 def _tx_rollback(channel: Answering, method: Tx.Rollback) -> None:
-    channel.inner.rollback()
-    _answer(channel, Tx.RollbackOk())
+    channel.wait()
+    channel.inner.rollback(partial(_answer, channel, Tx.RollbackOk()))
 
 
 HANDLERS: dict[int, Handler] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_plugin.amqp.protocol.channel import AmqpChannel
+from broker_plugin.amqp.protocol.channel import MAKING_STEPS, AmqpChannel
 from broker_plugin.amqp.protocol.client_connection import ClientConnection, Siblings
 from broker_plugin.amqp.protocol.codec import METHOD, encode_open_ok
 from broker_plugin.amqp.protocol.last_requests import LastRequests
@@ -41,6 +41,7 @@ class OpenChannels(Siblings):
                 530, f"number of channels opened ({opened}) has reached the negotiated channel_max ({limit})"
             )
         assert self.session is not None
+        self._connection.broker.turn.spent += MAKING_STEPS
         self.by_number[number] = AmqpChannel(self._connection, self, self.session, number)
         self._connection.send(encode_open_ok(number))
 

@@ -21,6 +21,8 @@ class AmqpSettings:
     cluster_id: str = ""
     users: dict[str, str] = field(default_factory=lambda: {"guest": "guest"}, repr=False)
     max_connections: int = 1024
+    max_unauthenticated: int = 2000
+    max_unauthenticated_per_address: int = 1000
     heartbeat: int = 60
     frame_max: int = 131072
     channel_max: int = 2047

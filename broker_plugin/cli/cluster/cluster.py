@@ -18,6 +18,7 @@ from broker_plugin.cli.cluster.init import found_cluster
 from broker_plugin.cli.cluster.plan import ClusterPlan, plan_cluster
 from broker_plugin.cli.echo import Echo
 from broker_plugin.cli.layout import CONFIG_FILE, LOG_FILE, NodeEntry, write_cluster
+from broker_plugin.coordination.coordination_process import MODULE
 from broker_plugin.node.config import NodeConfig, load_config, parse_settings
 from ha.membership.record import CoordinationError
 from recovery.reader.node_admin import AdminError, ask
@@ -29,7 +30,7 @@ SHORT_LIFE_SECONDS = 2.0
 PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 REFUSED = 2
-NODE_COMMAND = (sys.executable, "-m", "broker_plugin.cli.main", "node")
+NODE_COMMAND = (*MODULE, "broker_plugin.cli.main", "node")
 
 
 def run_cluster(

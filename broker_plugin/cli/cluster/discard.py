@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from broker_plugin.cli.asking import BadArgument, Json, node_entry
+from broker_plugin.cli.asking import BadArgument, Json, node_entry, settings_given
 from broker_plugin.cli.layout import CONFIG_FILE, ClusterError
-from broker_plugin.node.config import NodeConfig, load_config, parse_settings
+from broker_plugin.cli.terminal import say
+from broker_plugin.node.config import NodeConfig, load_config
 from recovery.planner.discarding import GivenUp, look
 from recovery.planner.discarding import discard as set_store_aside
 from recovery.store.identity import lock_directory
@@ -35,7 +36,7 @@ def discard(
     say yes; 2: it must not be, or there is none.
     """
     path = _config(node, config, dir)
-    loaded = load_config(path, parse_settings(set_ or []))
+    loaded = load_config(path, settings_given(set_))
     if dir is not None and loaded.dir.resolve() != path.parent.resolve():
         raise ClusterError(f"{path} is that of a node in {loaded.dir}, so {dir} may be a copy: nothing is discarded")
     descriptor = _locked(loaded)
@@ -51,7 +52,7 @@ def discard(
     if as_json:
         typer.echo(json.dumps(_as_dict(found, aside), indent=2))
     elif aside is not None:
-        typer.echo(f"the store of {loaded.name} is in {aside}; start the node, and it is copied from the primary")
+        say(f"the store of {loaded.name} is in {aside}; start the node, and it is copied from the primary")
     raise SystemExit(0 if aside is not None else 1)
 
 
@@ -87,9 +88,9 @@ def _asked(found: GivenUp, config: NodeConfig, as_json: bool) -> bool:
     if as_json:
         return False
     for line in _lines(found, config):
-        print(line, file=sys.stderr)
+        say(line, beside=True)
     if not sys.stdin.isatty():
-        print("txha: nothing is discarded without --yes", file=sys.stderr)
+        say("txha: nothing is discarded without --yes", beside=True)
         return False
     print("Discard it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import tomllib
 from collections.abc import Iterator
@@ -27,11 +28,12 @@ from broker_plugin.cli.layout import (
     read_nodes,
     write_cluster,
 )
-from broker_plugin.node.config import NodeConfig, parse_config, parse_settings
+from broker_plugin.node.config import SECRET_FILE, NodeConfig, parse_config, parse_settings
 from broker_plugin.node.sources import absolute_file
 from ha.membership.record import RecordStore
+from recovery.secret_file import MARK, make_link_secret
 from recovery.store.identity import check_identity, lock_directory
-from txobserver.ports.store import StoreDamaged
+from txobserver.ports.store import StoreBusy, StoreDamaged, StoreError
 
 LOOPBACK = "127.0.0.1"
 LEFT_BY_A_KILLED_START = {"lock", NEW_CLUSTER_FILE}
@@ -71,9 +73,13 @@ class ClusterPlan:
     resumed: bool
 
     def write(self) -> None:
-        """Write cluster.json, then every node.toml: what is cut short can be resumed. Raises ClusterError."""
+        """Write cluster.json, then every node.toml: what is cut short can be resumed. Raises ClusterError.
+
+        A cluster of a version that had no secrets gets one here, too.
+        """
         try:
             write_cluster(self.directory, self.identifier, self.entries, founded=self.resumed)
+            make_link_secret(self.directory / SECRET_FILE)
             for entry, text in zip(self.entries, self.texts, strict=True):
                 entry.directory.mkdir(exist_ok=True)
                 temporary = entry.directory / (CONFIG_FILE + ".new")
@@ -99,6 +105,7 @@ def plan_cluster(
         lock_directory(directory)
         if len(found) != count:
             raise ClusterError(f"{directory} holds a cluster of {len(found)} nodes; give --nodes {len(found)}")
+        _check_stopped(directory, [each.name for each in found])
     ports = _client_ports(count, base_port)
     names = [f"node-{index + 1}" for index in range(count)] if found is None else [each.name for each in found]
     identifier = (cluster_id(directory) if found is not None else None) or f"local-{secrets.token_hex(6)}"
@@ -129,6 +136,23 @@ def _existing(directory: Path) -> list[NodeEntry] | None:
     except OSError as error:
         raise ClusterError(f"{directory} cannot be used: {error.strerror}") from error
     return None
+
+
+def _check_stopped(directory: Path, names: list[str]) -> None:
+    """Its nodes' ports are in use while one runs, and other ports in its files would part it from the others.
+
+    Raises ClusterError. What else is wrong with a store is left for its node to find.
+    """
+    for name in names:
+        try:
+            os.close(lock_directory(directory / name, create=False))
+        except StoreBusy:
+            raise ClusterError(
+                f"{name} of {directory} runs by itself, or its store is in use by another command: end that (Ctrl-C or "
+                "SIGTERM ends a node cleanly), then start the cluster"
+            ) from None
+        except StoreError:
+            continue
 
 
 def _check_still_new(directory: Path) -> None:
@@ -176,7 +200,7 @@ def _node_text(
             coordination=str(local_record(directory)),
         ),
         _section("[amqp]", host=host, port=entry.amqp_port),
-        _section("[peer]", host=host, port=peer_ports[index]),
+        _section("[peer]", host=host, port=peer_ports[index], secret=MARK + str(directory / SECRET_FILE)),
         *(_section("[[peers]]", name=other.name, host=there, port=port) for other, there, port in routes),
     ]
     return "\n".join(sections)
@@ -236,6 +260,8 @@ def _check_store(entry: NodeEntry, identifier: str) -> None:
 
 def _checked(entry: NodeEntry, text: str, peer_port: int, settings: list[str]) -> NodeConfig:
     """The node's configuration, if it is that of the node that was planned. Raises ConfigError, ClusterError."""
+    if "peer.secret" in parse_settings(settings):
+        raise ClusterError(f"peer.secret cannot be set for a local cluster: it stands in its file {SECRET_FILE}")
     config = parse_config(text, entry.directory / CONFIG_FILE, parse_settings(settings))
     chosen: list[tuple[str, Any, Any]] = [
         ("name", config.name, entry.name),

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
+from pathlib import Path
 from typing import Any
+
+from broker_plugin.cli.asking import node_status
+from broker_plugin.cli.layout import read_cluster
+from broker_plugin.cli.terminal import say
+from recovery.reader.node_admin import AdminError
+
+_POLL_SECONDS = 0.1
 
 
 def accepted_version(status: dict[str, Any], yes: bool) -> int | None:
@@ -12,7 +21,7 @@ def accepted_version(status: dict[str, Any], yes: bool) -> int | None:
     ``status``: what the node says of itself. In a script nothing is asked: the option itself is the consent.
     """
     if sys.stdin.isatty() and not yes:
-        print(f"{lost(status)} if it is promoted", file=sys.stderr)
+        say(f"{lost(status)} if it is promoted", beside=True)
         print("Promote it? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return None
@@ -30,8 +39,37 @@ def lost(status: dict[str, Any]) -> str:
 
 def say_accepted(status: dict[str, Any]) -> None:
     """The node has taken the promotion: only now the loss is accepted."""
-    print(lost(status), file=sys.stderr)
-    print(
+    say(lost(status), beside=True)
+    say(
         f"the loss is accepted for version {status['record_version']} of the record, and stands in it from then on",
-        file=sys.stderr,
+        beside=True,
     )
+
+
+def wait_active(directory: Path, node: str, since: int, seconds: float) -> int:
+    """Return the generation of a node of this cluster when it is the active primary.
+
+    ``since``: the greatest generation that was known when the promotion was asked for. Raises AdminError if the node
+    ends, if another one is promoted since, and if it takes longer than ``seconds``.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        found = {entry.name: node_status(entry) for entry in read_cluster(directory)}
+        if found[node]["state"] == "active" and found[node]["generation"] > since:
+            return int(found[node]["generation"])
+        if found[node]["state"] == "down":
+            raise AdminError(f"{node} does not run any more, and has not become primary; its log says why")
+        others = [name for name, each in found.items() if each["state"] == "active" and each["generation"] > since]
+        if others:
+            raise AdminError(f"{others[0]} has become primary instead of {node}; the logs of both say why")
+        if time.monotonic() >= deadline:
+            raise AdminError(
+                f"{node} is not primary after {seconds:g} s, and may still become it; see `txha status`, and the log "
+                f"of {node} if it stays {found[node]['state']}"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def greatest_generation(directory: Path) -> int:
+    """Of all nodes of this cluster that answer; 0 if none does. Raises ClusterError."""
+    return max((int(node_status(entry)["generation"]) for entry in read_cluster(directory)), default=0)

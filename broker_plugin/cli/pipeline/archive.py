@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.terminal import say
 
 EVERY = 10.0
 """Seconds between batches."""
@@ -21,6 +22,10 @@ def archive(
         list[Path] | None, typer.Argument(help="Directories of nodes, or of clusters of them.", metavar="DIR...")
     ] = None,
     nodes: Annotated[str | None, typer.Option(help="Peer ports of running nodes, host:port,…")] = None,
+    secret_file: Annotated[
+        Path | None,
+        typer.Option("--secret-file", help="With --nodes: the file of the secret for readers, or of the cluster's."),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on for ever, instead of ending with what is there.")] = (
         False
     ),
@@ -51,9 +56,11 @@ def archive(
         options["paths"] = ",".join(str(each.absolute()) for each in directories)
     if nodes is not None:
         options["nodes"] = nodes
+    if secret_file is not None:
+        options["secretFile"] = str(secret_file.absolute())
     lake = Lake(to.absolute())
     with lake.writing():
-        spark = spark_session("txha archive")
+        spark = spark_session("txha archive", quiet=True)
         try:
             while True:
                 began = time.monotonic()
@@ -61,7 +68,7 @@ def archive(
                 manifest = upkeep(lake, keep_days, datetime.now(UTC), grace)
                 rows = sum(entry.rows for entry in manifest.files)
                 ends = ", ".join(f"{node} {end}" for node, end in sorted(manifest.ends.items()))
-                typer.echo(f"{rows} rows in {len(manifest.files)} files, up to {ends or 'nothing yet'}")
+                say(f"{rows} rows in {len(manifest.files)} files, up to {ends or 'nothing yet'}")
                 if not follow:
                     return
                 time.sleep(max(0.0, began + (EVERY if every is None else every) - time.monotonic()))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from broker_plugin.cli.asking import BadArgument, Json
+from broker_plugin.cli.terminal import PlainConsole
 from recovery.pipeline.errors import PipelineError, reason
 from recovery.pipeline.session import check_installed, spark_session
 
@@ -76,7 +77,7 @@ def _run(
     words = [word for path in decisions for word in read_words(path)]
     say("starting Spark")
     running = SparkSession.getActiveSession()
-    session = spark_session("txha audit", master)
+    session = spark_session("txha audit", master, quiet=True)
     try:
         if html is not None:
             html.parent.mkdir(parents=True, exist_ok=True)
@@ -100,9 +101,8 @@ def _run(
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Says on a terminal what goes on, on stderr; elsewhere nothing."""
-    from rich.console import Console
 
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     if not console.is_terminal:
         yield lambda text: None
         return

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from broker_plugin.cli.terminal import PlainConsole
 from recovery.pipeline.audit.findings import SHOWN
 from recovery.pipeline.audit.names import BREACHES
 
@@ -27,7 +28,7 @@ BRANCHES = 20
 
 def show(report: AuditReport) -> None:
     """All of it, the verdict last."""
-    console = Console(emoji=False, markup=False, highlight=False)
+    console = PlainConsole()
     if not console.is_terminal:
         console.width = WIDTH
     nodes = (
@@ -85,5 +86,5 @@ def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*[Text("" if cell is None else str(cell)) for cell in row])
+        table.add_row(*["" if cell is None else str(cell) for cell in row])
     return table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,10 +13,10 @@ from pathlib import Path
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.terminal import PlainConsole, say
 from broker_plugin.node.config import check_outcomes
 from recovery.planner.rebuild import Located, OutcomeLimits, Rebuilt, rebuild
 from recovery.planner.site import cluster_of
@@ -79,7 +78,7 @@ def run(
     commit = commit_point(log) if log is not None else 0
 
     def progress(sequence: int) -> None:
-        print(f"txha: up to event {sequence:,}", file=sys.stderr)
+        say(f"txha: up to event {sequence:,}", beside=True)
 
     outcomes = OutcomeLimits(outcomes_kept, outcome_seconds)
     named = "" if archive is None else f"{archive.absolute()}" + (f" of {archived_node}" if archived_node else "")
@@ -160,4 +159,4 @@ def _tell(made: Rebuilt, into: Path, identity: Identity, as_json: bool) -> None:
         table.add_column(column, overflow="fold")
     for name, (count, digest) in sorted(made.queues.items()):
         table.add_row(name, str(count), f"{digest:016x}")
-    Console(emoji=False, markup=False).print(table)
+    PlainConsole().print(table)

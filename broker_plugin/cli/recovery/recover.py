@@ -22,6 +22,9 @@ AcceptMissing = Annotated[
 AcceptDataLoss = Annotated[
     bool, typer.Option("--accept-data-loss", help="Go on though it is not known which nodes the cluster has.")
 ]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Read all of every log, also what a node does not read when it starts.")
+]
 Chosen = Annotated[
     str, typer.Option("--choose", metavar="NODE", help="Of stores that exclude each other, this node's counts.")
 ]
@@ -58,6 +61,7 @@ def recover(
     accept_missing: AcceptMissing = None,
     accept_data_loss: AcceptDataLoss = False,
     chosen: Chosen = "",
+    deep: Deep = False,
     as_json: Json = False,
 ) -> None:
     """Plan what to do with a crashed cluster: whom to promote, what is lost, what branches in doubt should become.
@@ -72,6 +76,8 @@ def recover(
     )
     seconds = _grace(grace, settle)
     if settle:
+        if deep:
+            raise BadArgument("--deep is for a plan: --settle reads no log")
         if apply or accept_data_loss or accept_missing or chosen:
             raise BadArgument("--settle goes on with a plan that was applied: it comes behind --apply, not with it")
         from broker_plugin.cli.recovery.settling import run as run_settling
@@ -82,7 +88,7 @@ def recover(
     if not apply and (accept_missing or accept_data_loss):
         raise BadArgument("--accept-missing and --accept-data-loss say with what a plan may be applied: add --apply")
     accepted = Accepted(frozenset(accept_missing or ()), accept_data_loss, chosen)
-    raise SystemExit(run(given, apply, accepted, as_json))
+    raise SystemExit(run(given, apply, accepted, as_json, deep))
 
 
 def _store(address: str | None) -> RecordStore | None:

@@ -83,15 +83,15 @@ class Accepted:
         return None
 
 
-def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
-    """Returns the exit status. Raises BadArgument, StoreError."""
+def run(given: Given, apply: bool, accepted: Accepted, as_json: bool, deep: bool = False) -> int:
+    """Returns the exit status; ``deep``: all of the logs is read. Raises BadArgument, StoreError."""
     crashed = crashed_cluster(given)
     crashed.check_record()
     places = places_of(crashed)
     with no_node_runs(crashed.locked, apply):
         lease = LeaseWatch(crashed.record, partial(read_record, crashed.record, crashed.cluster))
         left = unfinished(places)
-        site, surveyed = look(crashed.cluster, crashed.directories, lease.found, crashed.nodes, accepted.chosen)
+        site, surveyed = look(crashed.cluster, crashed.directories, lease.found, crashed.nodes, accepted.chosen, deep)
         why = overtaken(left, site) if left is not None else ""
         state: dict[str, object] = {"unfinished": left is not None and not why, "applied": None}
         if left is not None and not why:

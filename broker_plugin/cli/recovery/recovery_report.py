@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from rich.table import Table
 from broker_plugin.cli.addresses import shown
 from broker_plugin.cli.layout import CONFIG_FILE
 from broker_plugin.cli.recovery.crashed import Crashed, Given
+from broker_plugin.cli.terminal import PlainConsole, say
 from broker_plugin.cli.transactions.dtx_recover import complain
 from recovery.planner.facts import Loss, Unnamed
 from recovery.planner.plan import Action, Alternative, RecoveryPlan, SetAside, TakeOut, WriteRecord
@@ -55,6 +55,7 @@ def as_dict(plan: RecoveryPlan, crashed: Crashed, given: Given) -> dict[str, Any
                 "ready": store.node in ready if site.record else None,
                 "member": str(store.member) if store.member is not None else None,
                 "rebuilt": store.rebuilt,
+                "not_read": store.unread,
                 "why": store.why,
             }
             for store in site.stores
@@ -129,7 +130,7 @@ def _sentence(action: Action, crashed: Crashed) -> str:
 def _next(plan: RecoveryPlan, crashed: Crashed, given: Given) -> list[dict[str, str]]:
     """The commands that come behind ``--apply``, in order."""
     if plan.choice.chosen is None:
-        return []
+        return _rebuild(plan, crashed, given) if plan.rebuild_from is not None else []
     steps = _start(crashed)
     if any(verdict.by in (By.HAND, By.RECOVERY) for verdict in plan.branches):
         brokers = [shown(urls) for urls in given.brokers] or ([] if crashed.ports else ["URL"])
@@ -143,6 +144,24 @@ def _next(plan: RecoveryPlan, crashed: Crashed, given: Given) -> list[dict[str, 
         words += [str(word) for option, values in options for value in values for word in (option, value)]
         steps.append(_step("txha recover --settle", *words, why="settles the branches, as it says above by whom"))
     return steps
+
+
+def _rebuild(plan: RecoveryPlan, crashed: Crashed, given: Given) -> list[dict[str, str]]:
+    """A store is made anew from the log that it had."""
+    store = plan.rebuild_from
+    assert store is not None
+    there = crashed.directories[store.node]
+    aside = there.with_name(f"{there.name}.ruined")
+    options = ["--node", store.node, "--cluster", plan.site.cluster]
+    if plan.site.cluster_id:
+        options += ["--cluster-id", plan.site.cluster_id]
+    again = ["--coordination", str(given.coordination)] if given.coordination else []
+    return [
+        _step("mv", str(there), str(aside), why=f"keeps what {store.node} has"),
+        _step("txha rebuild", "--log", str(aside), "--into", str(there), *options, why="makes its store from its log"),
+        _step("cp", str(aside / CONFIG_FILE), str(there), why="brings its configuration back"),
+        _step("txha recover", *map(str, given.directories), *again, why="plans with that store"),
+    ]
 
 
 def _start(crashed: Crashed) -> list[dict[str, str]]:
@@ -170,7 +189,7 @@ def _step(command: str, *words: str, why: str) -> dict[str, str]:
 
 def show(report: dict[str, Any]) -> None:
     """For a terminal."""
-    console = Console(emoji=False, markup=False)
+    console = PlainConsole()
     _stores(console, report)
     if report["unfinished"]:
         console.print("A plan is in the middle of being carried out; `--apply` finishes it. It was this one:")
@@ -181,6 +200,14 @@ def show(report: dict[str, Any]) -> None:
     console.print(f"Promote {chosen}." if chosen else "No node can be promoted.")
     for reason in report["reasons"]:
         console.print(f"  {reason}")
+    for store in report["stores"]:
+        if store.get("not_read"):
+            first, last = store["not_read"]
+            console.print(
+                f"  events {first} to {last} of {store['node']}'s log were not read: its checkpoint stands behind "
+                "them; --deep reads all",
+                soft_wrap=True,
+            )
     _lost(console, report)
     _branches(console, "branches in doubt", report["branches"], PLANNED)
     actions = report["actions"]
@@ -195,7 +222,7 @@ def show(report: dict[str, Any]) -> None:
         for line in lines:
             console.print(f"  {line}", soft_wrap=True)
     for sentence in (*report["doubts"], *filter(None, [report.get("refused")])):
-        print(f"txha: {sentence}", file=sys.stderr)
+        say(f"txha: {sentence}", beside=True)
 
 
 def _stores(console: Console, report: dict[str, Any]) -> None:
@@ -265,12 +292,12 @@ def _branches(
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(row["xid"], *(row[key] for key in columns.values()), row[why])
-    Console(width=max(console.width, longest + 80), emoji=False, markup=False).print(table)
+    PlainConsole(max(console.width, longest + 80)).print(table)
 
 
 def show_settled(found: dict[str, Any]) -> None:
     """What became of the branches of a plan, for a terminal."""
-    console = Console(emoji=False, markup=False)
+    console = PlainConsole()
     _branches(console, "branches of the plan", found["branches"], {**PLANNED, "is": "state"}, "why")
     _branches(console, "others that were met", found["others"], {"at": "resource", "is": "state"}, "why")
     complain(found)

@@ -161,7 +161,7 @@ def _ours(brokers: dict[str, Broker], name: str) -> Broker:
 
 def _as_dict(path: Path, ends: Sequence[BranchEnd], report: Report) -> dict[str, Any]:
     planned = {str(end.verdict.xid) for end in ends}
-    missing = report.unreachable or report.waiting or report.contradicted or report.not_known
+    missing = report.unreachable or report.older or report.waiting or report.contradicted or report.not_known
     done = all(end.settled for end in ends) and not missing
     return {
         "plan": str(path),
@@ -185,5 +185,5 @@ def _as_dict(path: Path, ends: Sequence[BranchEnd], report: Report) -> dict[str,
             if row.branch not in planned
         ],
         "waiting": [{"transaction": transaction, "resource": resource} for transaction, resource in report.waiting],
-        "unreachable": report.unreachable,
+        "unreachable": report.unreachable | report.older,
     }

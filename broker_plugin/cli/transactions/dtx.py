@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry
+from broker_plugin.cli.terminal import say
 from broker_plugin.cli.transactions.dtx_recover import dtx_recover
 from broker_plugin.cli.transactions.settle_spark import settle_spark
 from recovery.reader.node_admin import ask
@@ -78,4 +79,7 @@ def _ask(dir: Path, command: str, xid: str | None = None) -> tuple[str, Any]:
 
 def _say(answer: tuple[str, Any], as_json: bool) -> None:
     node, row = answer
-    typer.echo(json.dumps(row, indent=2) if as_json else f"{row['xid']} is {row['state']}, says {node}")
+    if as_json:
+        typer.echo(json.dumps(row, indent=2))
+    else:
+        say(f"{row['xid']} is {row['state']}, says {node}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import typer
 
 from broker_plugin.cli.addresses import BROKER_HELP, read_brokers, shown
 from broker_plugin.cli.asking import BadArgument, Json
+from broker_plugin.cli.terminal import say
 
 
 def settle_spark(
@@ -49,5 +49,5 @@ def settle_spark(
     else:
         left_by_spark_table([each._asdict() for each in left])
     for query in sorted(set(give_up or []) - {each.query for each in left}):
-        print(f"txha: nothing is prepared of a query {query}, so nothing was rolled back", file=sys.stderr)
+        say(f"txha: nothing is prepared of a query {query}, so nothing was rolled back", beside=True)
     raise SystemExit(1 if any(each.state in (UNDECIDED, ELSEWHERE) for each in left) else 0)

@@ -8,9 +8,9 @@ until then, so that a client sees its own requests carried out in order.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 from broker_plugin.embedded.channels.client import Client
@@ -18,19 +18,27 @@ from broker_plugin.embedded.channels.mode import Mode
 from broker_plugin.embedded.errors import not_found, precondition
 from broker_plugin.embedded.operations.consumer_operations import ConsumeRequest, ConsumerOperations
 from broker_plugin.embedded.operations.requester import Requester
-from broker_plugin.embedded.queues.consumer import Held
-from broker_plugin.embedded.queues.outlet import ChannelOutlet
+from broker_plugin.embedded.queues.consumer import Consumer, unheard
+from broker_plugin.embedded.queues.message_headers import priority_of
+from broker_plugin.embedded.queues.outlet import NO_OUTLET, ChannelOutlet
+from broker_plugin.embedded.queues.pieces import Both, Entries, GivingBack, Handing, Listed, SettlingPieces, Take, UpTo
 from broker_plugin.embedded.queues.queue import Getter, Queue
 from broker_plugin.embedded.queues.subscriber import Taken
+from broker_plugin.embedded.queues.turn import LOOKS_A_STEP, steps_now
 from broker_plugin.embedded.serving import Serving
+from broker_plugin.embedded.topology.topology import Route
+from broker_plugin.embedded.transactions.branch import Association
 from broker_plugin.embedded.transactions.transaction import LocalTransaction
 from txobserver.events import Message, Removal
 
 PUBLISH_OVERHEAD = 200
 """Bytes that a message on its way is counted for beside its properties and body."""
+COMPARED_A_STEP = 128
+"""Headers of bindings with which a message is compared: so many are a step of a turn."""
 
 Tagged = Callable[[str], None]
 """Told a consumer tag."""
+Reply = Callable[[], None]
 
 
 def _unheard(tag: str) -> None:
@@ -47,7 +55,10 @@ class Got(NamedTuple):
 
 
 class Channel(Requester):
-    """What a client does on one channel of its session. ``mode``: which of its modes it is in, to be selected there."""
+    """What a client does on one channel of its session. ``mode``: which of its modes it is in, to be selected there.
+
+    Many methods: one for each method of the classes basic and tx, and for what each of them comes to in the end.
+    """
 
     def __init__(
         self, broker: Serving, consumer_operations: ConsumerOperations, session: Client, outlet: ChannelOutlet
@@ -59,7 +70,7 @@ class Channel(Requester):
         self._ledger = broker.ledger
         self._topology = broker.topology
         self._routes = broker.topology.routes
-        self.mode = Mode(broker, self)
+        self.mode = Mode(broker, self, session)
         self._getting: tuple[Queue, Getter] | None = None
 
     # -- publishing
@@ -68,7 +79,14 @@ class Channel(Requester):
         """basic.publish. 404 for a missing exchange, 403 for an internal one."""
         route = self._routes.get((exchange, routing_key))
         if route is None:
-            route = self._topology.route(exchange, routing_key, properties)
+            topology = self._topology
+            route = topology.route(exchange, routing_key, properties)
+            self._turn.looked_at(topology.walked)
+            self._turn.spent += topology.compared // COMPARED_A_STEP
+        if (reached := len(route.durable) + len(route.local)) >= LOOKS_A_STEP:
+            self._turn.looked_at(reached)
+        if self._topology.prioritised and priority_of(properties):
+            self._meet_priority(route)
         message = Message(exchange, routing_key, properties, body)
         work = self.mode.work
         if work is not None:
@@ -89,6 +107,13 @@ class Channel(Requester):
             self.outlet.returned(312, "NO_ROUTE", message)
         if confirms is not None:
             confirms.settle(tag, True)
+
+    def _meet_priority(self, route: Route) -> None:
+        """A message with a priority: RabbitMQ puts it before others in a queue that was declared with priorities."""
+        reached = [self._broker.numbered[number].name for number in route.durable if number in self._broker.numbered]
+        for name in (*reached, *(queue.name for queue in route.local)):
+            if name in self._topology.prioritised:
+                self._broker.unsupported.meet("queue", name, "property 'priority'")
 
     def _landed(self, tag: int, size: int, error: str | None) -> None:
         """The outcome of a publish is known."""
@@ -144,101 +169,110 @@ class Channel(Requester):
         if no_ack:
             queue.settle((offset,), Removal.ACKED)
         else:
-            self.unacked[self.last_tag] = (queue, offset, None)
+            self.unacked.add(self.last_tag, (queue, offset, None))
         reply(Got(self.last_tag, redelivered, message, queue.ready))
 
     # -- acknowledging
 
-    def ack(self, tag: int, multiple: bool) -> None:
-        """basic.ack. 406 for a tag that is not outstanding."""
-        self._settle(tag, multiple, Removal.ACKED)
+    def ack(self, tag: int, multiple: bool, done: Reply = unheard) -> None:
+        """basic.ack. 406 for a tag that is not outstanding. ``done``: another request may be carried out."""
+        self._settle(tag, multiple, Removal.ACKED, done)
 
-    def reject(self, tag: int, multiple: bool, requeue: bool) -> None:
+    def reject(self, tag: int, multiple: bool, requeue: bool, done: Reply = unheard) -> None:
         """basic.reject and basic.nack."""
-        self._settle(tag, multiple, None if requeue else Removal.REJECTED)
+        self._settle(tag, multiple, None if requeue else Removal.REJECTED, done)
 
-    def recover(self) -> None:
+    def recover(self, done: Reply = unheard) -> None:
         """basic.recover with requeue: everything outstanding goes back to its queue."""
-        held, self.unacked = self.unacked, {}
-        self._apply(list(held.items()), None)
+        GivingBack(self._turn, self._up_to(0), partial(self._answer, done)).run()
 
-    def _settle(self, tag: int, multiple: bool, reason: Removal | None) -> None:
+    def _settle(self, tag: int, multiple: bool, reason: Removal | None, done: Reply) -> None:
         work = self.mode.work
+        answer = done
         if multiple:
-            settled = self._up_to(tag)
+            take, answer = self._up_to(tag), partial(self._answer, done)
         else:
-            held = self.unacked.pop(tag, None)
+            held = self.unacked.pop(tag)
             if held is None:
                 raise precondition(f"unknown delivery tag {tag}")
             if work is None and reason is Removal.ACKED:
                 held[0].settle((held[1],), reason)
                 if held[2] is not None:
                     held[2].restore()
+                done()
                 return
-            settled = [(tag, held)]
+            take = Listed([(tag, held, None)]).take
         if work is not None:
-            work.settle(settled, reason)
+            Handing(self._turn, take, partial(self._settle_in, work, reason), answer).run()
+        elif reason is None:
+            GivingBack(self._turn, take, answer).run()
         else:
-            self._apply(settled, reason)
+            SettlingPieces(self._turn, take, reason, answer).run()
 
-    def _up_to(self, tag: int) -> list[tuple[int, Held]]:
-        """Take everything outstanding up to ``tag``, which must be outstanding itself; 0 means everything."""
-        unacked = self.unacked
-        if tag and tag not in unacked:
+    def _settle_in(self, work: Association | LocalTransaction, reason: Removal | None, entries: Entries) -> None:
+        """A piece of what is settled inside a unit of work; if the channel has ended meanwhile it is rolled back."""
+        if self.closed:
+            self._give_back(entries)
+        else:
+            work.settle(entries, reason)
+
+    def _give_back(self, entries: Entries) -> None:
+        GivingBack(self._turn, Listed([(tag, held, None) for tag, held in entries]).take).run()
+
+    def _up_to(self, tag: int) -> Take:
+        """Everything outstanding up to ``tag``, which must be outstanding itself; 0 means everything."""
+        if tag and tag not in self.unacked:
             raise precondition(f"unknown delivery tag {tag}")
-        if not tag:
-            settled = list(unacked.items())
-            unacked.clear()
-            return settled
-        return [(each, unacked.pop(each)) for each in list(takewhile(tag.__ge__, unacked))]
+        return UpTo(self.unacked, tag or self.last_tag).take
 
-    def _apply(self, settled: list[tuple[int, Held]], reason: Removal | None) -> None:
-        by_queue: dict[Queue, list[int]] = {}
-        for _, (queue, offset, consumer) in settled:
-            by_queue.setdefault(queue, []).append(offset)
-            if consumer is not None:
-                consumer.restore()
-        for queue, offsets in by_queue.items():
-            if reason is None:
-                queue.give_back(offsets)
-            else:
-                queue.settle(offsets, reason)
+    def _answer(self, done: Reply) -> None:
+        """Piece by piece, what the client asked for has been done; unless its channel has ended meanwhile."""
+        if not self.closed:
+            done()
 
     # -- transactions
 
     def commit(self, reply: Callable[[], None]) -> None:
         """tx.commit; a commit that fails has rolled back and closes the channel with 406."""
         tx = self.mode.next_transaction()
-        tx.commit(partial(self._committed, tx, reply))
+        tx.commit(self._turn, partial(self._committed, tx, reply))
 
     def _committed(self, tx: LocalTransaction, reply: Callable[[], None], error: str | None) -> None:
         if error is None:
-            tx.apply_local()
-            if not self.closed:
-                for message in tx.returns:
-                    self.outlet.returned(312, "NO_ROUTE", message)
-                reply()
+            tx.apply_local(self._turn, partial(self._answer_commit, tx, reply))
         elif self.closed:
-            self._apply([(tag, held) for tag, held, _ in tx.settled], None)
+            tx.wait_no_more(self._turn)
+            GivingBack(self._turn, Listed(tx.settled).take).run()
         else:
-            self._take_back(tx)
-            self.fail(precondition(error))
+            tx.wait_no_more(self._turn)
+            self._take_back(tx, partial(self.fail, precondition(error)))
 
-    def rollback(self) -> None:
+    def _answer_commit(self, tx: LocalTransaction, reply: Callable[[], None]) -> None:
+        if not self.closed:
+            for message in tx.returns:
+                self.outlet.returned(312, "NO_ROUTE", message)
+            reply()
+
+    def rollback(self, done: Reply = unheard) -> None:
         """tx.rollback: publishes are forgotten, acknowledged messages are outstanding again."""
         tx = self.mode.next_transaction()
-        tx.rollback()
-        self._take_back(tx)
+        tx.rollback(self._turn)
+        self._take_back(tx, done)
 
-    def _take_back(self, tx: LocalTransaction) -> None:
-        if tx.settled:
-            back = [(tag, held) for tag, held, _ in tx.settled]
-            self.unacked = dict(sorted([*self.unacked.items(), *back], key=lambda entry: entry[0]))
+    def _take_back(self, tx: LocalTransaction, done: Reply) -> None:
+        Handing(self._turn, Listed(tx.settled).take, self._hold_again, partial(self._answer, done)).run()
+
+    def _hold_again(self, entries: Entries) -> None:
+        """A piece of what a rollback brings back; if the channel has ended meanwhile it goes back to its queues."""
+        if self.closed:
+            self._give_back(entries)
+        else:
+            self.unacked.put_back(entries)
 
     # -- the end
 
-    def close(self) -> None:
-        """The channel has ended: roll back, and give back what is outstanding.
+    def close(self, done: Reply = unheard) -> None:
+        """The channel has ended: roll back, and give back what is outstanding. ``done``: all of it is back.
 
         A commit that is on its way keeps its acknowledgements until its outcome is known.
         """
@@ -248,16 +282,33 @@ class Channel(Requester):
         self.session.forget(self)
         if self._getting is not None:
             self._getting[0].forget_getter(self._getting[1])
-        consumers = list(self.consumers.values())
+        consumers = deque(self.consumers.values())
         self.consumers.clear()
         for consumer in consumers:
             consumer.queue.remove_consumer(consumer)
-        mode = self.mode
+        mode, take = self.mode, self._up_to(0)
         if mode.dtx is not None:
             mode.dtx.close()
         elif isinstance(mode.work, LocalTransaction):
-            mode.work.rollback()
-            self._take_back(mode.work)
-        self.recover()
-        for consumer in consumers:
-            self._consumer_operations.left(consumer.queue)
+            mode.work.rollback(self._turn)
+            take = Both(Listed(mode.work.settled).take, take).take
+        GivingBack(self._turn, take, partial(self._left, consumers, done)).run()
+
+    def _left(self, consumers: deque[Consumer], done: Reply) -> None:
+        """The queues that go with their last consumer go, as many as the turn has room for, and then ``done``; unless
+        this node is no longer the primary that the channel was opened at.
+
+        Nothing leads from the channel to its client any more, so its memory is free at once: what is left in a circle
+        is free when the collector comes, which is seldom (``channels_in_circles``).
+        """
+        if self._broker.active and self._broker.ledger is self._ledger:
+            turn, until = self._turn, self._turn.spent + steps_now(self._turn)
+            while consumers and turn.spent < until:
+                turn.spent += 1
+                self._consumer_operations.left(consumers.popleft().queue)
+            if consumers:
+                turn.later(partial(self._left, consumers, done))
+                return
+            done()
+        self.mode.leave()
+        self.outlet = NO_OUTLET

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from broker_plugin.embedded.memory_budget import Holder
 from broker_plugin.embedded.queues.consumer import Receiver
 from broker_plugin.embedded.queues.outlet import ConnectionOutlet
 from broker_plugin.embedded.queues.owner import Owner
 
 
 class Client(Owner):
-    """``in_flight`` counts the bytes of publishes outside transactions whose outcome is not yet known."""
+    """``in_flight`` counts the bytes of publishes outside transactions whose outcome is not yet known.
 
-    def __init__(self, outlet: ConnectionOutlet) -> None:
-        super().__init__()
+    ``alarm``: the number of the alarm that is on, 0 for none; while one is, nothing new is taken from publishers.
+    """
+
+    def __init__(self, outlet: ConnectionOutlet, holder: Holder) -> None:
+        super().__init__(holder)
+        self.alarm = 0
         self.outlet = outlet
         self.in_flight = 0
         self.flowing = True
@@ -39,3 +44,4 @@ class Client(Owner):
         """This node is no longer the primary: nothing is given back and nothing told."""
         for channel in self._channels:
             channel.abandon()
+        self.holder.detach()

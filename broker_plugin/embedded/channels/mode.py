@@ -6,15 +6,17 @@ at any time, in dtx mode while the channel works on a branch.
 
 from __future__ import annotations
 
+from broker_plugin.embedded.channels.client import Client
 from broker_plugin.embedded.channels.confirms import Confirms
 from broker_plugin.embedded.errors import dtx_error, precondition
+from broker_plugin.embedded.memory_budget import Holder
 from broker_plugin.embedded.queues.consumer import Receiver
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branch import Association
 from broker_plugin.embedded.transactions.dtx_mode import DtxMode
 from broker_plugin.embedded.transactions.transaction import LocalTransaction
 from txobserver.outcomes import XaStatus
-from txobserver.ports.ledger import NameInUse
+from txobserver.ports.ledger import NameInUse, Observer
 from txobserver.xid import Xid
 
 
@@ -24,13 +26,27 @@ class Mode:
     ``confirms``: None outside confirm mode; ``dtx``: None outside dtx mode.
     """
 
-    def __init__(self, broker: Serving, channel: Receiver) -> None:
+    def __init__(self, broker: Serving, channel: Receiver, client: Client) -> None:
         self.confirms: Confirms | None = None
         self.work: LocalTransaction | Association | None = None
         self.dtx: DtxMode | None = None
         self._broker = broker
         self._ledger = broker.ledger
-        self._channel = channel
+        self._channel: Receiver | None = channel
+        self._client = client
+
+    @property
+    def works(self) -> bool:
+        """Whether there is a unit of work with something in it whose end must still be read, also during an alarm.
+
+        A transaction is not meant that began after the end of another one in that alarm: its client may wait.
+        """
+        if self.dtx is not None:
+            return self.dtx.works
+        work = self.work
+        if not isinstance(work, LocalTransaction) or work.empty:
+            return False
+        return not work.alarm or work.alarm != self._client.alarm
 
     # -- selecting one
 
@@ -44,12 +60,13 @@ class Mode:
         """tx.select. 406 in another mode."""
         self._check("tx")
         if self.work is None:
-            self.work = LocalTransaction(self._ledger.begin)
+            self.work = self._new_transaction(0)
 
     def select_dtx(self) -> None:
         """dtx.select. 406 in another mode."""
         self._check("dtx")
         if self.dtx is None:
+            assert self._channel is not None, "the channel is open"
             self.dtx = DtxMode(self._channel, self._broker.branches)
 
     def _check(self, wanted: str) -> None:
@@ -62,8 +79,12 @@ class Mode:
 
     def _confirm(self, tag: int, multiple: bool, accepted: bool) -> None:
         channel = self._channel
-        if not channel.closed:
+        if channel is not None and not channel.closed:
             channel.outlet.confirmed(tag, multiple, accepted)
+
+    def leave(self) -> None:
+        """The channel has ended, and what it held is back in its queues: nothing here leads to it any more."""
+        self._channel = self.confirms = self.work = self.dtx = None
 
     # -- tx
 
@@ -76,8 +97,14 @@ class Mode:
     def next_transaction(self) -> LocalTransaction:
         """The open transaction, which ends now; another one is open from here on. 406 outside tx mode."""
         ending = self.transaction()
-        self.work = LocalTransaction(self._ledger.begin)
+        self.work = self._new_transaction(self._client.alarm)
         return ending
+
+    def _new_transaction(self, alarm: int) -> LocalTransaction:
+        return LocalTransaction(self._begin, self._client.holder, alarm)
+
+    def _begin(self, holder: Holder) -> Observer:
+        return self._ledger.begin(None, holder)
 
     def name_transaction(self, token: bytes) -> None:
         """dtx.token: the outcome of the transaction is remembered under this token. 406, 530 and 542."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from broker_plugin.embedded.channels.channel import Channel
 from broker_plugin.embedded.channels.client import Client
+from broker_plugin.embedded.memory_budget import Holder
 from broker_plugin.embedded.operations.operations import Operations
 from broker_plugin.embedded.queues.outlet import ChannelOutlet, ConnectionOutlet
 from broker_plugin.embedded.serving import Serving
@@ -15,9 +16,14 @@ class Session(Client):
     """``ended`` is told when it has been closed."""
 
     def __init__(
-        self, broker: Serving, operations: Operations, outlet: ConnectionOutlet, ended: Callable[[Session], None]
+        self,
+        broker: Serving,
+        operations: Operations,
+        outlet: ConnectionOutlet,
+        ended: Callable[[Session], None],
+        holder: Holder,
     ) -> None:
-        super().__init__(outlet)
+        super().__init__(outlet, holder)
         self._broker = broker
         self._operations = operations
         self._ended = ended
@@ -27,6 +33,13 @@ class Session(Client):
         channel = Channel(self._broker, self._operations.consumers, self, outlet)
         self._channels[channel] = None
         return channel
+
+    @property
+    def works(self) -> bool:
+        """Whether it has work under way whose end must be read also during an alarm: a transaction, or a branch."""
+        return self.holder.branches > 0 or any(
+            isinstance(channel, Channel) and channel.mode.works for channel in self._channels
+        )
 
     def close(self) -> None:
         """The connection has ended: its channels roll back, what it held is given back, its exclusive queues go."""

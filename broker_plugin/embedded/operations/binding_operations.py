@@ -54,7 +54,9 @@ class BindingOperations:
         source = topology.exchange(request.source)
         if topology.known(wanted) is not None:
             reply()
-        elif wanted.durable:
+            return
+        topology.check_room(wanted.size)
+        if wanted.durable:
             spec = BindingSpec(*request[:4], dict(request.arguments))
             self._broker.ledger.configure(binding_step(spec), partial(self._bound, channel, request, reply))
         elif source.durable and source.auto_delete and not self._exchanges.is_used(source.name):

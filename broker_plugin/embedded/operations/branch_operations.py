@@ -23,7 +23,10 @@ Reply = Callable[[XaStatus], None]
 
 
 class BranchOperations:
-    """The operations on one broker's branches."""
+    """The operations on one broker's branches.
+
+    Many methods: one for each verb of coordinators and operators, and for what each of them comes to in the end.
+    """
 
     def __init__(self, broker: Serving) -> None:
         self._broker = broker
@@ -41,22 +44,25 @@ class BranchOperations:
             return
         if branch.state != IDLE:
             raise dtx_error(409, f"branch {xid} cannot be prepared: it is {branch.state}")
-        branch.tell_settled()
         branch.move("prepare")
+        branch.tell_settled(self._broker.turn, partial(self._all_told, channel, branch, reply))
+
+    def _all_told(self, channel: Requester, branch: Branch, reply: Reply) -> None:
+        """Its tx-queue holds everything: prepare."""
         branch.observer.prepare(partial(self._prepared, channel, branch, reply, branch.observer.empty))
 
     def _prepared(self, channel: Requester, branch: Branch, reply: Reply, empty: bool, error: str | None) -> None:
-        status = XaStatus.OK
+        turn, status = self._broker.turn, XaStatus.OK
         if error is not None:
             if branch.state != ENDED:  # a vote that failed late has ended it as a prepared one already
                 self._broker.branches.leave(branch, "refused")
-                branch.give_back()
+                branch.give_back(turn)
             status = XaStatus.ROLLED_BACK
         elif empty:
             self._broker.branches.leave(branch, "refused")
-            branch.apply_local()
+            branch.apply_local(turn)
             status = XaStatus.READ_ONLY
-        _answer(channel, reply, status)
+        branch.when_ended(partial(_answer, channel, reply, status))
 
     def commit(self, channel: Requester, xid: Xid, one_phase: bool, reply: Reply) -> None:
         """dtx.commit. What an operator decided meanwhile is told instead."""
@@ -75,18 +81,19 @@ class BranchOperations:
         elif branch.state != IDLE:
             raise dtx_error(409, f"branch {xid} cannot be committed in one phase: it is {branch.state}")
         else:
-            branch.tell_settled()
             branch.move("commit in one phase")
-            branch.observer.commit_one_phase(partial(self._committed, channel, branch, reply))
+            committed = partial(self._committed, channel, branch, reply)
+            branch.tell_settled(self._broker.turn, partial(branch.observer.commit_one_phase, committed))
 
     def _committed(self, channel: Requester, branch: Branch, reply: Reply, error: str | None) -> None:
         if error is None:
             self._broker.branches.leave(branch, "decided")
-            branch.apply_local()
+            branch.apply_local(self._broker.turn)
         else:
             self._broker.branches.leave(branch, "refused")
-            branch.give_back()
-        _answer(channel, reply, XaStatus.OK if error is None else XaStatus.ROLLED_BACK)
+            branch.give_back(self._broker.turn)
+        status = XaStatus.OK if error is None else XaStatus.ROLLED_BACK
+        branch.when_ended(partial(_answer, channel, reply, status))
 
     def rollback(self, channel: Requester, xid: Xid, reply: Reply) -> None:
         """dtx.rollback. What an operator decided meanwhile is told instead."""
@@ -108,8 +115,7 @@ class BranchOperations:
 
     def _rolled_back(self, channel: Requester, branch: Branch, reply: Reply, error: str | None) -> None:
         self._broker.branches.leave(branch, "decided")
-        branch.give_back()
-        _answer(channel, reply, XaStatus.OK)
+        branch.give_back(self._broker.turn, partial(_answer, channel, reply, XaStatus.OK))
 
     def _tell(self, branch: Branch, reply: Reply) -> None:
         """Its coordinator hears that the branch was rolled back, and why; there is nothing more to be said of it."""
@@ -155,7 +161,7 @@ class BranchOperations:
             branch.move("refused")
         waiting, branch.waiting = branch.waiting, []
         for done in waiting:
-            done(error)
+            branch.when_ended(partial(done, error))
 
     def forget(self, channel: Requester, xid: Xid, reply: Callable[[], None]) -> None:
         """dtx.forget: the outcome of a branch that has ended need not be remembered. 404, 409."""

@@ -12,12 +12,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused
+from broker_plugin.embedded.operations.queue_arguments import check_consumer_arguments
 from broker_plugin.embedded.operations.queue_deletions import QueueDeletions
 from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.consumer import Consumer, PlacedConsumer
 from broker_plugin.embedded.queues.message_headers import OFFSET
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.serving import Serving
+from broker_plugin.embedded.unsupported import unsupported_of_consumer
 from txobserver.configuration import use_queue_step
 
 
@@ -63,6 +65,8 @@ class ConsumerOperations:
             self._add(channel, queue, request, reply)
 
     def _check(self, queue: Queue, request: ConsumeRequest) -> None:
+        check_consumer_arguments(queue.name, queue.arguments, request.arguments)
+        self._broker.unsupported.meet_arguments("queue", queue.name, unsupported_of_consumer(request.arguments))
         if queue.exclusive_consumer or (request.exclusive and queue.consumers):
             raise refused(f"{located('queue', queue.name)} in exclusive use")
         if request.arguments.get(OFFSET) and not queue.durable:

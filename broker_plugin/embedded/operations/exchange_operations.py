@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused
+from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused, type_name
 from broker_plugin.embedded.operations.equivalence import EXCHANGE_ARGUMENTS, check_arguments, check_flag
 from broker_plugin.embedded.operations.pending import Pending
 from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.exchange import KINDS, Exchange
+from broker_plugin.embedded.topology.sizes import queue_bytes
 from txobserver.configuration import (
     Configuration,
     ExchangeSpec,
@@ -33,12 +34,21 @@ class ExchangeDeclare(NamedTuple):
 
 
 Reply = Callable[[], None]
+(_ALTERNATE,) = EXCHANGE_ARGUMENTS
 
 
 def check_not_default(name: str) -> None:
     """403 for the default exchange, which no client declares, deletes or binds."""
     if not name:
         raise refused("operation not permitted on the default exchange")
+
+
+def _check_alternate(request: ExchangeDeclare) -> None:
+    """406 for an alternate exchange that is no name."""
+    alternate = request.arguments.get(_ALTERNATE, "")
+    if not isinstance(alternate, str):
+        kind, where = type_name(alternate), located("exchange", request.name)
+        raise precondition(f"invalid type '{kind}' for arg '{_ALTERNATE}' in {where}")
 
 
 class ExchangeOperations:
@@ -54,6 +64,7 @@ class ExchangeOperations:
         check_not_default(request.name)
         if request.kind not in KINDS:
             raise AmqpError(503, f"unknown exchange type '{request.kind}'")
+        _check_alternate(request)
         operation = partial(channel.attempt, partial(self._declare, channel, request, reply))
         self._broker.locks.run(("exchange", request.name), operation)
 
@@ -63,14 +74,20 @@ class ExchangeOperations:
         self._broker.topology.exchange(name)
 
     def _declare(self, channel: Requester, request: ExchangeDeclare, reply: Reply) -> None:
-        name, kind, durable, auto_delete, internal, arguments = request
+        name = request.name
         there = self._broker.topology.exchanges.get(name)
         if there is not None:
             self._check_equivalent(there, request)
             reply()
         elif name.startswith("amq."):
             raise refused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
-        elif durable:
+        else:
+            self._broker.topology.check_room(queue_bytes(name, request.arguments))
+            self._add(channel, request, reply)
+
+    def _add(self, channel: Requester, request: ExchangeDeclare, reply: Reply) -> None:
+        name, kind, durable, auto_delete, internal, arguments = request
+        if durable:
             step = exchange_step(ExchangeSpec(name, kind, auto_delete, internal, dict(arguments)))
             self._configure(name, channel, reply, step)
         else:
@@ -111,6 +128,7 @@ class ExchangeOperations:
         names = [("exchange", name)]
         if if_unused:  # what is on its way for where it leads to may take its bindings
             names += [("queue" if to.to_queue else "exchange", to.name) for to in self._broker.topology.reached(name)]
+        self._broker.turn.looked_at(len(names))
         self._broker.locks.run_all(names, operation)
 
     def _delete(self, channel: Requester, name: str, if_unused: bool, reply: Reply) -> None:

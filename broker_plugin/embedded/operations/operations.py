@@ -17,7 +17,7 @@ class Operations:
     def __init__(self, broker: Serving) -> None:
         self.exchanges = ExchangeOperations(broker)
         self.bindings = BindingOperations(broker, self.exchanges)
-        self.queues = QueueOperations(broker)
         self.deletions = QueueDeletions(broker, self.exchanges)
+        self.queues = QueueOperations(broker, self.deletions)
         self.consumers = ConsumerOperations(broker, self.deletions)
         self.branches = BranchOperations(broker)

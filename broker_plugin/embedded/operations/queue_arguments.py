@@ -1,8 +1,11 @@
-"""What RabbitMQ's queue.declare refuses in a queue's arguments. What it takes is kept, whether it acts yet or not."""
+"""What RabbitMQ 4.0 refuses in the arguments of queue.declare and basic.consume, with its texts.
+
+What it takes and acts on, and this broker does not, is the matter of ``broker_plugin.embedded.unsupported``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from broker_plugin.embedded.errors import located, precondition, type_name
@@ -80,6 +83,22 @@ def _kind(value: object, arguments: Mapping[str, Any]) -> None:
         raise ValueError(f"\"unsupported queue type '{value}'\"")
 
 
+def _one_of(values: tuple[object, ...], problem: str) -> Callable[[object, Mapping[str, Any]], None]:
+    def check(value: object, arguments: Mapping[str, Any]) -> None:
+        if not isinstance(value, type(values[0])) or isinstance(value, bool):
+            raise ValueError(f"{{unacceptable_type,{type_name(value)}}}")
+        if value not in values:
+            raise ValueError(problem)
+
+    return check
+
+
+def _group_size(value: object, arguments: Mapping[str, Any]) -> None:
+    _not_negative(value, arguments)
+    if _number(value) == 0:
+        raise ValueError("{value_zero,0}")
+
+
 def _max_priority(value: object, arguments: Mapping[str, Any]) -> None:
     _not_negative(value, arguments)
     if _number(value) > 255:
@@ -90,14 +109,57 @@ _CHECKS: dict[str, Callable[[object, Mapping[str, Any]], None]] = {
     "x-expires": _positive_expiry,
     "x-message-ttl": _expiry,
     "x-dead-letter-routing-key": _dead_letter_key,
+    "x-dead-letter-strategy": _one_of(("at-most-once", "at-least-once"), "invalid_dlx_strategy"),
     "x-max-length": _not_negative,
     "x-max-length-bytes": _not_negative,
     "x-max-priority": _max_priority,
     "x-overflow": _overflow,
     "x-queue-type": _kind,
     "x-queue-mode": _mode,
+    "x-queue-version": _one_of((1, 2), "unsupported queue version"),
+    "x-queue-leader-locator": _one_of(
+        ("client-local", "balanced", "random", "least-leaders"), "invalid_queue_locator_arg"
+    ),
+    "x-quorum-initial-group-size": _group_size,
     "x-single-active-consumer": _flag,
 }
+
+
+_OF_STREAMS = ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size")
+_OF_OTHER_TYPES = {
+    "classic": (
+        "x-dead-letter-strategy",
+        "x-delivery-limit",
+        "x-max-in-memory-bytes",
+        "x-max-in-memory-length",
+        "x-quorum-initial-group-size",
+        *_OF_STREAMS,
+    ),
+    "quorum": ("x-max-priority", "x-queue-master-locator", "x-queue-mode", "x-queue-version", *_OF_STREAMS),
+}
+"""Arguments that a queue of this type cannot have"""
+
+_CONSUMER_OF_STREAMS = ("x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered")
+
+
+def _check_names(
+    queue: str, declared: Mapping[str, Any], given: Mapping[str, Any], refused: Mapping[str, Iterable[str]]
+) -> None:
+    """406 for arguments that RabbitMQ has only for queues of another type than the ``declared`` one."""
+    kind = declared.get("x-queue-type", "classic")
+    for name in refused.get(kind, ()):
+        if name in given:
+            raise precondition(f"invalid arg '{name}' for {located('queue', queue)} of queue type rabbit_{kind}_queue")
+
+
+def check_consumer_arguments(queue: str, declared: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """406 for an argument of basic.consume that RabbitMQ would refuse. ``declared``: those of the queue."""
+    if "x-priority" in arguments:
+        try:
+            _number(arguments["x-priority"])
+        except ValueError as error:
+            raise precondition(f"invalid arg 'x-priority' for {located('queue', queue)}: {error}") from None
+    _check_names(queue, declared, arguments, dict.fromkeys(_OF_OTHER_TYPES, _CONSUMER_OF_STREAMS))
 
 
 def check_queue_arguments(request: QueueDeclare) -> None:
@@ -116,6 +178,7 @@ def check_queue_arguments(request: QueueDeclare) -> None:
                 check(arguments[name], arguments)
             except ValueError as error:
                 raise precondition(f"invalid arg '{name}' for {located('queue', request.name)}: {error}") from None
+    _check_names(request.name, arguments, arguments, _OF_OTHER_TYPES)
 
 
 def _check_quorum(request: QueueDeclare) -> None:

@@ -12,6 +12,7 @@ from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.queues.turn import steps_now
 from broker_plugin.embedded.serving import Serving, check_access
 from txobserver.configuration import Configuration, delete_queue_step
 from txobserver.events import Terms
@@ -62,8 +63,9 @@ class QueueDeletions:
 
     def _in_hands(self, queue: DurableQueue) -> list[int]:
         """What clients hold of a queue: unless the stream itself locks it, or is about to, and lets it go again."""
-        locked = self._broker.branches.locked(queue)
-        return [offset for offset in queue.offsets_out() if offset not in locked]
+        locked, out = self._broker.branches.locked(queue), queue.offsets_out()
+        self._broker.turn.looked_at(len(out) + self._broker.branches.settled)
+        return [offset for offset in out if offset not in locked]
 
     def _delete_durable(self, queue: DurableQueue, terms: Terms, told: Callable[[str | None], None]) -> None:
         """Nothing is handed out from here on, so that what is counted is what goes. No consumer can come meanwhile."""
@@ -86,11 +88,32 @@ class QueueDeletions:
         self.forget(queue)
 
     def drop_exclusive(self, owner: Owner) -> None:
-        """A connection has ended: its exclusive queues go with it."""
-        for name in list(owner.exclusive):
-            queue = self._broker.topology.queues.get(name)
-            if isinstance(queue, LocalQueue) and queue.owner is owner:
-                self.drop_local(queue)
+        """A connection has ended: its exclusive queues go with it, in as many turns as it takes. Until then they are
+        locked, as they were, and a declaration of such a name finds that its queue is gone (``drop_if_orphaned``).
+        """
+        owner.gone = True
+        self._drop_some(owner)
+
+    def _drop_some(self, owner: Owner) -> None:
+        turn, names = self._broker.turn, owner.exclusive
+        until = turn.spent + steps_now(turn)
+        while names and turn.spent < until:
+            turn.spent += 1
+            name, _ = names.popitem()  # the last: to find the first one behind many that are gone takes long
+            self._drop_of(owner, name)
+        if names:
+            turn.later(partial(self._drop_some, owner))
+
+    def _drop_of(self, owner: Owner, name: str) -> None:
+        queue = self._broker.topology.queues.get(name)
+        if isinstance(queue, LocalQueue) and queue.owner is owner:
+            self.drop_local(queue)
+
+    def drop_if_orphaned(self, name: str) -> None:
+        """A queue of this name goes now if its connection has ended, and its turn has not come."""
+        queue = self._broker.topology.queues.get(name)
+        if queue is not None and queue.owner is not None and queue.owner.gone:
+            self._drop_of(queue.owner, name)
 
     def forget(self, queue: Queue) -> None:
         """A queue is gone: its bindings go, its consumers are told."""

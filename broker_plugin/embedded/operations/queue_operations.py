@@ -9,12 +9,15 @@ from typing import NamedTuple
 from broker_plugin.embedded.errors import locked, precondition, refused
 from broker_plugin.embedded.operations.equivalence import QUEUE_ARGUMENTS, check_arguments, check_flag
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare, check_queue_arguments
+from broker_plugin.embedded.operations.queue_deletions import QueueDeletions
 from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.serving import Serving
+from broker_plugin.embedded.topology.sizes import queue_bytes
+from broker_plugin.embedded.unsupported import unsupported_of_queue
 from txobserver.configuration import queue_step
 
 
@@ -38,8 +41,9 @@ def queue_state(queue: Queue) -> QueueState:
 class QueueOperations:
     """What clients do to queues as a whole, but for what ends them (``QueueDeletions``)."""
 
-    def __init__(self, broker: Serving) -> None:
+    def __init__(self, broker: Serving, deletions: QueueDeletions) -> None:
         self._broker = broker
+        self._deletions = deletions
 
     # -- declare
 
@@ -59,12 +63,15 @@ class QueueOperations:
         channel.when_quiet(lambda: reply(queue_state(self._broker.accessible_queue(name, channel.owner))))
 
     def _declare(self, channel: Requester, request: QueueDeclare, reply: Declared) -> None:
+        self._deletions.drop_if_orphaned(request.name)
         queue = self._broker.topology.queues.get(request.name)
         if queue is not None:
             self._check_equivalent(queue, request, channel.owner)
             reply(queue_state(queue))
             return
         check_queue_arguments(request)
+        self._broker.unsupported.meet_arguments("queue", request.name, unsupported_of_queue(request.arguments))
+        self._broker.topology.check_room(queue_bytes(request.name, request.arguments))
         if request.durable and not request.exclusive:
             key = ("queue", request.name)
             self._broker.locks.hold(key)
@@ -82,7 +89,8 @@ class QueueOperations:
 
     def _add_local(self, owner: Owner, request: QueueDeclare) -> LocalQueue:
         name, _, exclusive, auto_delete, arguments = request
-        queue = LocalQueue(name, auto_delete, arguments, self._broker.turn, owner if exclusive else None)
+        holder = owner.holder if exclusive else self._broker.memory.shared
+        queue = LocalQueue(name, auto_delete, arguments, self._broker.turn, holder, owner if exclusive else None)
         self._broker.topology.add_queue(queue)
         if exclusive:
             owner.exclusive[name] = None
@@ -105,7 +113,9 @@ class QueueOperations:
 
     def _purge(self, channel: Requester, name: str, reply: Counted) -> None:
         queue = self._broker.accessible_queue(name, channel.owner)
-        if isinstance(queue, LocalQueue):
+        if queue.returning:
+            queue.when_whole(partial(self.purge, channel, name, reply))
+        elif isinstance(queue, LocalQueue):
             reply(queue.purge())
         elif isinstance(queue, DurableQueue):
             self._broker.locks.hold(("queue", name))

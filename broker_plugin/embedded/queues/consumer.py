@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker_plugin.embedded.queues.message_headers import with_offset
@@ -12,7 +13,16 @@ from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.subscriber import UNLIMITED, Subscriber, Taken
 from broker_plugin.embedded.queues.turn import Turn
+from broker_plugin.embedded.queues.unacked import Unacked
 from txobserver.events import Message, Removal
+
+
+def unheard() -> None:
+    """No client waits for the answer."""
+
+
+FEW = 16
+"""Consumers of one channel that are looked at whenever it can take more"""
 
 
 class Receiver(ABC):
@@ -28,13 +38,14 @@ class Receiver(ABC):
         self.closed = False
         self.flowing = flowing
         self.consumers: dict[str, Consumer] = {}
-        self.unacked: dict[int, Held] = {}
+        self.unacked: Unacked[Held] = Unacked()
         self.last_tag = 0
         self.prefetch = UNLIMITED
         self.held = 0
         self.consumer_prefetch = 0
         self._turn = turn
-        self._gone: list[str] = []
+        self._gone: deque[str] = deque()
+        self._waking = False
 
     def consumer_gone(self, consumer: Consumer) -> None:
         """Its queue was deleted. The client is told when the turn ends, or before it uses a tag again: what is told
@@ -47,7 +58,7 @@ class Receiver(ABC):
     def tell_cancelled(self) -> None:
         """Tell the client of its consumers whose queues were deleted."""
         while self._gone and not self.closed:
-            self.outlet.cancelled(self._gone.pop(0))
+            self.outlet.cancelled(self._gone.popleft())
 
     def qos(self, prefetch: int, whole_channel: bool) -> None:
         """basic.qos with RabbitMQ's meaning of ``global``: off, each consumer from now on; on, the whole channel.
@@ -66,13 +77,21 @@ class Receiver(ABC):
             self.wake_queues()
 
     def wake_queues(self) -> None:
-        """The channel's consumers can take more."""
+        """The channel's consumers can take more. Where they are many, they are looked at once a turn."""
+        if len(self.consumers) <= FEW:
+            self._wake()
+        elif not self._waking:
+            self._waking = True
+            self._turn.later(self._wake)
+
+    def _wake(self) -> None:
+        self._waking = False
         for consumer in self.consumers.values():
-            consumer.queue.wake()
+            consumer.queue.may_take(consumer)
 
     @abstractmethod
-    def close(self) -> None:
-        """The channel has ended: roll back, and give back what is outstanding."""
+    def close(self, done: Callable[[], None] = unheard) -> None:
+        """The channel has ended: roll back, and give back what is outstanding. ``done``: all of it is back."""
 
     def abandon(self) -> None:
         """This node is no longer the primary: nothing may be told to any client any more."""
@@ -111,7 +130,7 @@ class Consumer(Subscriber):
         if self.no_ack:
             self.queue.settle((taken[0],), Removal.ACKED)
         else:
-            channel.unacked[tag] = (self.queue, taken[0], self)
+            channel.unacked.add(tag, (self.queue, taken[0], self))
             self.credit -= 1
             channel.held += 1
         channel.outlet.deliver(self.tag, tag, taken[1], taken[2])
@@ -126,7 +145,7 @@ class Consumer(Subscriber):
         if channel.held >= channel.prefetch:
             channel.wake_queues()
         else:
-            self.queue.wake()
+            self.queue.may_take(self)
         self.credit += 1
         channel.held -= 1
 

@@ -19,7 +19,6 @@ Messages that the watermark of an earlier generation covers may have been handed
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
@@ -53,12 +52,11 @@ class DurableQueue(Queue):
         self._out: dict[int, int] = {}
         self._changes = 0
         self._settled: dict[Removal, list[tuple[int, int]]] = {}
-        self._promises: deque[int] = deque()
-        self._promised = 0
+        self._announced = self._coming = 0
 
     @property
     def ready(self) -> int:
-        return self.total - len(self._out)
+        return self.total - len(self._out) - self._unseen
 
     # -- told by the ledger
 
@@ -67,6 +65,8 @@ class DurableQueue(Queue):
         self._changes += 1
         self._supply.enter(offset, rid, message, self.total - len(self._out))
         self.total += 1
+        if self._coming:
+            self._coming -= 1
         if not self._woken and (self.consumers or self._getters):
             self.wake()
 
@@ -93,19 +93,23 @@ class DurableQueue(Queue):
         if offset > self.watermark:
             self.watermark = offset
             self._asked = max(self._asked, offset)
-        if self._promises:
-            self._promised -= self._promises.popleft()
         self.wake()
 
     def arriving(self, messages: int) -> None:
-        """Grant credit for as many as could be handed out, beside those that are there or promised already."""
+        """Grant credit for as many as could be handed out, beside those that are there or on their way already.
+
+        A watermark covers all before it: what came when no consumer could take it, and is on its way still, counts as
+        what is there (``consumer_comes_while_messages_are_on_their_way``).
+        """
+        announced, coming = self._announced, self._coming
+        self._announced += messages
+        self._coming += messages
         if self._held:
             return
-        wanted = min(self.wanted() - self.ready - self._promised, messages)
+        before = self.ready + coming
+        wanted = self.wanted(before + messages) - before
         if wanted > 0:
-            self._promises.append(wanted)
-            self._promised += wanted
-            self._ledger.grant(self.number, wanted)
+            self._ledger.grant(self.number, wanted, announced)
 
     # -- asked by channels
 
@@ -133,12 +137,14 @@ class DurableQueue(Queue):
         """The offsets of what is in the hands of clients or of branches."""
         return list(self._out)
 
-    def give_back(self, offsets: Sequence[int]) -> None:
+    def _return(self, offsets: Sequence[int]) -> int:
+        count = 0
         for offset in offsets:
             rid = self._out.pop(offset, None)
             if rid is not None:
+                count += 1
                 self._supply.given_back.add(offset, rid)
-        self.wake()
+        return count
 
     def purge(self, done: Done) -> None:
         """Ask that everything that neither a client nor a branch holds leaves the queue.
@@ -149,8 +155,9 @@ class DurableQueue(Queue):
 
     def drop(self) -> None:
         super().drop()
-        self._supply.clear()
-        self._out.clear()
+        self._turn.let_go(self._supply.clear())
+        self._turn.let_go(self._out)
+        self._out = {}
 
     # -- inside
 
@@ -181,7 +188,7 @@ class DurableQueue(Queue):
 
     def _prepare(self) -> None:
         """Read on before the window is empty, and ask for leave to hand out what is wanted next."""
-        wanted = self.wanted()
+        wanted = self.wanted(max(1, len(self._supply.window)))
         if not wanted:
             return
         page = self._supply.next_page(self.total - len(self._out))
@@ -189,10 +196,9 @@ class DurableQueue(Queue):
             self._ledger.read(page.asked, partial(self._came, page, self._changes))
         window = self._supply.window
         if window:
-            last = window[min(wanted, len(window)) - 1][0]
+            last = window[wanted - 1][0]
             if last > self._asked:
                 self._asked = last
-                self._promises.append(0)
                 self._ledger.raise_watermark(self.number, last)
 
     def _came(self, page: Wanted, changes: int, found: Found) -> None:

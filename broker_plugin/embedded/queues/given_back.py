@@ -68,11 +68,12 @@ class GivenBack:
             self._unload(offset)
         self.asked = {offset: rid for offset, rid in self.asked.items() if offset in kept}
 
-    def clear(self) -> None:
-        """The queue is gone."""
-        self.entries.clear()
+    def clear(self) -> list[tuple[int, int]]:
+        """The queue is gone; returns the entries, to be let go of."""
+        entries, self.entries = self.entries, []
         for offset in list(self.loaded):
             self._unload(offset)
+        return entries
 
     def is_loaded(self, offset: int) -> bool:
         """Whether the message at this offset is in memory."""

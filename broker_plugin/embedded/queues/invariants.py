@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker_plugin.embedded.memory_budget import MESSAGE_BYTES
 from broker_plugin.embedded.queues.consumer import Consumer, Receiver
 from broker_plugin.embedded.queues.durable_queue import HIGHEST_OFFSET, DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
@@ -15,6 +16,9 @@ def check_queue(queue: Queue) -> None:
     """Any queue."""
     name = queue.name
     assert queue._held >= 0, f"P12: queue {name!r} is held {queue._held} times"
+    assert queue._unseen >= 0, f"P3: {queue._unseen} messages of queue {name!r} are on their way back"
+    assert queue._returns or not queue._unseen, f"P3: messages of queue {name!r} are back, and do not count"
+    assert queue._held >= queue._returns, f"P3: queue {name!r} hands out what is not back yet"
     assert queue.ready >= 0, f"P3: queue {name!r} has {queue.ready} messages that no consumer holds"
     assert not queue.exclusive_consumer or len(queue.consumers) <= 1, f"P3: others read the exclusive queue {name!r}"
     assert not queue.deleted or not queue.consumers, f"P4: the queue {name!r} is gone, and is read"
@@ -25,6 +29,8 @@ def check_queue(queue: Queue) -> None:
         if isinstance(consumer, Consumer):
             assert consumer.queue is queue, f"P5: a consumer of {consumer.queue.name!r} reads {name!r}"
             assert not consumer.channel.closed, f"P3: a channel that has ended reads queue {name!r}"
+            waits = consumer in queue._line or consumer.capacity() <= 0 or consumer.channel._waking
+            assert waits, f"P12: queue {name!r} passes over consumer {consumer.tag!r}, which can take a message"
     if isinstance(queue, DurableQueue):
         check_durable(queue)
     elif isinstance(queue, LocalQueue):
@@ -44,8 +50,8 @@ def check_durable(queue: DurableQueue) -> None:
     assert supply._cursor >= -1, f"P8: the window of queue {number} ends at {supply._cursor}"
     assert supply.window_bytes >= 0, f"P12: the window of queue {number} holds {supply.window_bytes} bytes"
     assert back.loaded_bytes >= 0, f"P12: {back.loaded_bytes} bytes were given back to queue {number}"
-    assert queue._promised >= 0, f"P3: queue {number} is promised {queue._promised} messages"
-    assert queue._promises or not queue._promised, f"P3: queue {number} is promised what no watermark brings"
+    assert queue._coming >= 0, f"P3: {queue._coming} messages are on their way into queue {number}"
+    assert queue._coming <= queue._announced, f"P3: more come into queue {number} than the {queue._announced} announced"
     assert len(window) <= supply._limits.messages, f"P12: the window of queue {number} holds {len(window)} messages"
     there = len(window) + len(queue._out) + len(back.entries)
     assert there <= queue.total, f"P3: {there} messages of queue {number} are known, and it holds {queue.total}"
@@ -81,7 +87,6 @@ def check_durable_deep(queue: DurableQueue) -> None:
     assert given.loaded.keys() <= set(returned), f"P12: queue {number} keeps what was not given back"
     loaded = sum(message.size for message in given.loaded.values())
     assert given.loaded_bytes == loaded, f"P12: {loaded} bytes were given back to queue {number}"
-    assert queue._promised == sum(queue._promises), f"P3: queue {number} is promised {queue._promised} messages"
     held = supply.window_bytes + given.loaded_bytes + OVERHEAD * (len(window) + len(given.loaded))
     assert supply._windows.held >= held, f"P12: all windows hold {supply._windows.held} bytes, and this one {held}"
     for entries in queue._settled.values():
@@ -95,13 +100,18 @@ def check_durable_deep(queue: DurableQueue) -> None:
 def check_local(queue: LocalQueue) -> None:
     """A queue of this node's memory."""
     name, fresh = queue.name, queue._fresh
-    assert queue.ready == len(fresh) + len(queue._returned), f"P3: queue {name!r} counts {queue.ready} messages"
+    counted = len(fresh) + len(queue._returned) - queue._unseen
+    assert queue.ready == counted, f"P3: queue {name!r} counts {queue.ready} messages"
     assert queue._last >= len(fresh) + len(queue._out), f"P3: queue {name!r} holds more than came"
     if fresh:
         assert fresh[0][0] <= fresh[-1][0], f"P8: queue {name!r} is not in order"
         assert fresh[-1][0] <= queue._last, f"P8: the last message of queue {name!r} is {fresh[-1][0]}"
         before = queue._returned[0][0] if queue._returned else 0
         assert before < fresh[0][0], f"P8: {before} was given back to {name!r} behind what was never handed out"
+    messages = [*queue._out.values(), *(message for _, message in (*fresh, *queue._returned))]
+    if len(messages) <= WALKED:
+        held = sum(message.size + MESSAGE_BYTES for message in messages)
+        assert queue.bytes == held, f"P12: queue {name!r} holds {held} bytes, {queue.bytes} are counted"
     assert all(offset <= queue._last for offset in queue._out), f"P5: queue {name!r} handed out what never came"
 
 
@@ -113,11 +123,6 @@ def check_receiver(receiver: Receiver) -> None:
     assert receiver.held >= 0, f"P12: {receiver.held} messages count for the prefetch of a channel"
     assert receiver.prefetch >= 1, f"P12: a channel may hold {receiver.prefetch} messages"
     assert receiver.consumer_prefetch >= 0, f"P12: a consumer may hold {receiver.consumer_prefetch} messages"
-    if unacked:
-        newest = next(reversed(unacked))
-        assert newest <= receiver.last_tag, (
-            f"P3: the delivery {newest} is outstanding, and {receiver.last_tag} was last"
-        )
     for tag, consumer in receiver.consumers.items():
         assert consumer.tag == tag, f"P5: the consumer {consumer.tag!r} goes by {tag!r}"
         assert consumer.channel is receiver, f"P5: the consumer {tag!r} is of another channel"
@@ -131,6 +136,10 @@ def check_receiver_deep(receiver: Receiver) -> None:
     if len(receiver.unacked) > WALKED:
         return
     assert rises(receiver.unacked), "P3: what a client holds is not in the order of its deliveries"
+    counted = len(list(receiver.unacked))
+    assert counted == len(receiver.unacked), f"P3: {counted} of {len(receiver.unacked)} deliveries are found"
+    newest = max(receiver.unacked, default=0)
+    assert newest <= receiver.last_tag, f"P3: the delivery {newest} is outstanding, and {receiver.last_tag} was last"
     held = [(id(queue), offset) for queue, offset, _ in receiver.unacked.values()]
     assert differ(held), "P3: a client holds one message twice"
     counted = sum(consumer is not None for _, _, consumer in receiver.unacked.values())

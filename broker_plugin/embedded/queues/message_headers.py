@@ -1,6 +1,6 @@
-"""The one place where the broker looks into a message: the headers table.
+"""The one place where the broker looks into a message: the headers table, and the priority.
 
-For headers exchanges, and for consumers that ask for each message's offset (``OFFSET``).
+For headers exchanges, for consumers that ask for each message's offset (``OFFSET``), and for queues with priorities.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import Any
 
 from broker_plugin.embedded.field_table import read_table
 
-CONTENT_TYPE, CONTENT_ENCODING, HEADERS = 0x80, 0x40, 0x20
-"""Bits in the first octet of the property flags (AMQP 0-9-1, 4.2.6.1); headers come third."""
+CONTENT_TYPE, CONTENT_ENCODING, HEADERS, DELIVERY_MODE, PRIORITY = 0x80, 0x40, 0x20, 0x10, 0x08
+"""Bits in the first octet of the property flags (AMQP 0-9-1, 4.2.6.1); headers come third, delivery mode
+and priority are one octet each."""
 
 OFFSET = "x-txha-place"
 """As an argument of basic.consume, with the value true, it asks for the header of this name on every delivery: the
@@ -23,6 +24,16 @@ def headers_of(properties: bytes) -> Mapping[str, Any]:
     if not properties[0] & HEADERS:
         return {}
     return read_table(properties, _table_at(properties))[1]
+
+
+def priority_of(properties: bytes) -> int:
+    """The priority in raw properties, which are well formed; 0 if there is none."""
+    if not properties[0] & PRIORITY:
+        return 0
+    at = _table_at(properties)
+    if properties[0] & HEADERS:
+        at += 4 + int.from_bytes(properties[at : at + 4], "big")
+    return properties[at + 1 if properties[0] & DELIVERY_MODE else at]
 
 
 def with_offset(properties: bytes, offset: int) -> bytes:

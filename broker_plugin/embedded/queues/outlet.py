@@ -32,6 +32,28 @@ class ChannelOutlet(Protocol):
         ...
 
 
+class NoOutlet:
+    """Of a channel that has ended: nothing is sent. Implements ``ChannelOutlet``."""
+
+    def deliver(self, consumer_tag: str, delivery_tag: int, redelivered: bool, message: Message) -> None:
+        """Not sent."""
+
+    def returned(self, code: int, text: str, message: Message) -> None:
+        """Not sent."""
+
+    def confirmed(self, delivery_tag: int, multiple: bool, accepted: bool) -> None:
+        """Not sent."""
+
+    def cancelled(self, consumer_tag: str) -> None:
+        """Not sent."""
+
+    def failed(self, error: AmqpError) -> None:
+        """Not sent."""
+
+
+NO_OUTLET = NoOutlet()
+
+
 class ConnectionOutlet(Protocol):
     """One connection's way out."""
 

@@ -7,12 +7,12 @@ handed out at once: a queue is woken, and works when the turn ends, so that what
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker_plugin.embedded.queues.owner import Owner
-from broker_plugin.embedded.queues.subscriber import UNLIMITED, Subscriber, Taken
+from broker_plugin.embedded.queues.subscriber import Subscriber, Taken
 from broker_plugin.embedded.queues.turn import Turn
 from txobserver.events import Removal
 
@@ -21,7 +21,13 @@ Getter = Callable[["Taken | None"], None]
 
 
 class Queue(ABC):
-    """``owner`` is the connection that holds an exclusive queue."""
+    """``owner`` is the connection that holds an exclusive queue.
+
+    Of the consumers those stand in a line that may be able to take a message, in the order in which they are served.
+    One that turns out to be full leaves it until ``may_take``, so that no message costs in proportion to their number.
+
+    Many methods: those in which kinds of queues differ, and those by which messages and their takers come and go.
+    """
 
     number = 0
     durable = False
@@ -35,11 +41,15 @@ class Queue(ABC):
         self.owner = owner
         self.deleted = False
         self.exclusive_consumer = False
-        self.consumers: deque[Subscriber] = deque()
+        self.consumers: dict[Subscriber, None] = {}
+        self._line: OrderedDict[Subscriber, None] = OrderedDict()
         self._getters: deque[Getter] = deque()
         self._turn = turn
         self._woken = False
         self._held = 0
+        self._returns = 0
+        self._unseen = 0
+        self._when_whole: list[Callable[[], None]] = []
 
     # -- what kinds of queues differ in
 
@@ -53,8 +63,8 @@ class Queue(ABC):
         """Messages that were handed out leave the queue for good."""
 
     @abstractmethod
-    def give_back(self, offsets: Sequence[int]) -> None:
-        """Messages that were handed out stand in the queue again, at their old offsets."""
+    def _return(self, offsets: Sequence[int]) -> int:
+        """Messages that were handed out stand in the queue again, at their old offsets; returns how many."""
 
     @abstractmethod
     def _take(self) -> Taken | None:
@@ -63,6 +73,52 @@ class Queue(ABC):
     @abstractmethod
     def _prepare(self) -> None:
         """The end of a turn's work: make sure that what is wanted next will be there."""
+
+    # -- given back, and filled, piece by piece
+
+    def give_back(self, offsets: Sequence[int]) -> None:
+        """Messages that were handed out stand in the queue again, at their old offsets."""
+        self._return(offsets)
+        self.wake()
+
+    def begin_return(self) -> None:
+        """Messages will be given back, or come in, piece by piece, and count when all have. Nothing is handed out until
+        then."""
+        self._returns += 1
+        self.hold()
+
+    def give_back_unseen(self, offsets: Sequence[int]) -> int:
+        """A piece of that; returns how many of these are still in the queue."""
+        count = self._return(offsets)
+        self._unseen += count
+        return count
+
+    def came_unseen(self) -> None:
+        """A message that has just come in belongs to such pieces."""
+        self._unseen += 1
+
+    def end_return(self, count: int) -> None:
+        """All ``count`` of them are back."""
+        self._returns -= 1
+        if not self.deleted:
+            self._unseen -= count
+        if not self._returns:
+            self._go_on_whole()
+        self.release()
+
+    @property
+    def returning(self) -> bool:
+        """Whether messages are on their way back, or in, that do not count yet."""
+        return self._returns > 0
+
+    def when_whole(self, operation: Callable[[], None]) -> None:
+        """Do this when no message is on its way any more, or the queue is gone. It must not raise."""
+        self._when_whole.append(operation)
+
+    def _go_on_whole(self) -> None:
+        waiting, self._when_whole = self._when_whole, []
+        for operation in waiting:
+            operation()
 
     # -- waiting for messages
 
@@ -84,13 +140,20 @@ class Queue(ABC):
 
     def add_consumer(self, consumer: Subscriber, exclusive: bool) -> None:
         """A consumer is served from the end of this turn on."""
-        self.consumers.append(consumer)
+        self.consumers[consumer] = self._line[consumer] = None
         self.exclusive_consumer = exclusive
+        self.wake()
+
+    def may_take(self, consumer: Subscriber) -> None:
+        """One of the consumers can take more than before: it stands in the line, if it did not."""
+        if consumer in self.consumers:
+            self._line[consumer] = None
         self.wake()
 
     def remove_consumer(self, consumer: Subscriber) -> None:
         """A consumer gets nothing more."""
-        self.consumers.remove(consumer)
+        del self.consumers[consumer]
+        self._line.pop(consumer, None)
         self.exclusive_consumer = False
 
     def hold(self) -> None:
@@ -105,18 +168,28 @@ class Queue(ABC):
     def drop(self) -> None:
         """The queue is gone. Getters are told; settling and giving back have no effect any more."""
         self.deleted = True
+        self._unseen = 0
         self.consumers.clear()
+        self._line.clear()
+        self._go_on_whole()
         while self._getters:
             self._getters.popleft()(None)
 
-    def wanted(self) -> int:
-        """How many messages could be handed out right now, were they there."""
+    def wanted(self, most: int) -> int:
+        """How many messages could be handed out right now, were they there; ``most`` where that is more."""
         total = len(self._getters)
-        for consumer in self.consumers:
-            total += consumer.capacity()
-            if total >= UNLIMITED:
-                return UNLIMITED
-        return total
+        full: list[Subscriber] = []
+        for consumer in self._line:
+            if total >= most:
+                break
+            room = consumer.capacity()
+            if room > 0:
+                total += room
+            else:
+                full.append(consumer)
+        for consumer in full:
+            del self._line[consumer]
+        return min(total, most)
 
     def work(self) -> None:
         """Serve the consumers that wait."""
@@ -125,7 +198,7 @@ class Queue(ABC):
             return
         if self._getters:
             self._serve_getters()
-        if self.consumers and not self._getters:
+        if self._line and not self._getters:
             self._serve_consumers()
         self._prepare()
 
@@ -137,17 +210,22 @@ class Queue(ABC):
             self._getters.popleft()(taken)
 
     def _serve_consumers(self) -> None:
-        """Round robin: who got a message goes to the end of the line; who cannot take one is passed over."""
-        consumers = self.consumers
-        passed = 0
-        while passed < len(consumers):
-            consumer = consumers[0]
+        """Round robin: who got a message goes to the end of the line; who cannot take one leaves it."""
+        line, turn = self._line, self._turn
+        left = turn.left
+        handed = left
+        while line:
+            consumer = next(iter(line))
             if consumer.capacity() <= 0:
-                passed += 1
-            else:
-                taken = self._take()
-                if taken is None:
-                    return
-                passed = 0
-                consumer.deliver(taken)
-            consumers.rotate(-1)
+                del line[consumer]
+                continue
+            taken = self._take()
+            if taken is None:
+                break
+            left -= 1
+            line.move_to_end(consumer)
+            consumer.deliver(taken)
+            if not left:
+                self.wake()
+                break
+        turn.spent += handed - left

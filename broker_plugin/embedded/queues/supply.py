@@ -76,10 +76,10 @@ class Supply:
         self._empty_window()
         self.given_back.purged(kept)
 
-    def clear(self) -> None:
-        """The queue is gone."""
+    def clear(self) -> list[tuple[int, int]]:
+        """The queue is gone; returns the offsets and ids of what had been given back, to be let go of."""
         self._empty_window()
-        self.given_back.clear()
+        return self.given_back.clear()
 
     # -- reading
 

@@ -2,25 +2,40 @@
 
 Durable and local parts stand side by side here: what is durable got here through the stream, the rest directly.
 Routes are remembered until anything changes, so that a publisher's usual message costs one look-up.
+
+Names and arguments stay in the memory of every node for as long as what they belong to. So their bytes are counted, and
+beyond ``most`` nothing new is declared.
+
+A queue or exchange that goes takes its bindings in one step, whose cost does not depend on how many they are: its
+``Target`` is gone, and no message goes there any more. What routers hold of it is swept out later (``sweep``).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from broker_plugin.embedded.errors import located, not_found, refused
+from broker_plugin.embedded.errors import located, not_found, precondition, refused
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.message_headers import headers_of
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.topology.exchange import Exchange, predeclared
-from broker_plugin.embedded.topology.routers import Destination
+from broker_plugin.embedded.topology.routers import Destination, Target
+from broker_plugin.embedded.topology.sizes import binding_bytes, queue_bytes
+from broker_plugin.embedded.unsupported import MAX_PRIORITY
 from txobserver.octets import as_sent
 
 ROUTES_KEPT = 10_000
 """More routes than this are not remembered: routing keys may be different for every message."""
+ROUTED_KEPT = 1_000_000
+"""Nor more queues in all of them: each route may lead to every queue."""
+ARGUMENTS_A_BINDING = 8
+"""A binding of so many arguments more counts as one more where routers are swept."""
+MOST_BYTES = 256 << 20
+"""That names and arguments may take, unless the node says otherwise"""
 
 
 class Route(NamedTuple):
@@ -30,11 +45,11 @@ class Route(NamedTuple):
     local: tuple[LocalQueue, ...]
 
 
-Identity = tuple[str, Destination, str, bytes]
-
-
 class Binding(NamedTuple):
-    """A binding and what tells it from others; ``arguments_key`` is the encoded form of ``arguments``."""
+    """A binding. Its first four fields tell it from others; ``arguments_key`` is the encoded form of ``arguments``.
+
+    ``size``: the bytes that it is counted for.
+    """
 
     source: str
     target: Destination
@@ -42,11 +57,7 @@ class Binding(NamedTuple):
     arguments_key: bytes
     arguments: Mapping[str, Any]
     durable: bool
-
-    @property
-    def identity(self) -> Identity:
-        """Bindings that agree in this are one binding."""
-        return self[:4]
+    size: int = 0
 
 
 _encode = msgspec.msgpack.Encoder(order="sorted").encode
@@ -54,19 +65,37 @@ _encode = msgspec.msgpack.Encoder(order="sorted").encode
 
 def binding(source: str, target: Destination, key: str, arguments: Mapping[str, Any], durable: bool = True) -> Binding:
     """A binding of these parts."""
-    return Binding(source, target, key, _encode(arguments), arguments, durable)
+    return Binding(source, target, key, _encode(arguments), arguments, durable, binding_bytes(key, arguments))
+
+
+class Group(dict[tuple[str, bytes], Binding]):
+    """The bindings with both ends in common, by key and arguments. ``size``: bytes of all of them."""
+
+    size = 0
 
 
 class Topology:
-    """What is declared at this node, and ``routes``, the routes that are remembered."""
+    """What is declared at this node, and ``routes``, the routes that are remembered.
 
-    def __init__(self) -> None:
+    ``prioritised``: names of the queues that were declared with priorities. ``size``: bytes that all of it is counted
+    for; ``most``: how many those may be. ``walked``: how many exchanges and bindings the last ``route`` has looked at;
+    ``compared``: with how many headers of bindings it has compared those of the message.
+    """
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self.most = most
+        self.size = 0
+        self.walked = self.compared = 0
         self.exchanges = predeclared()
         self.queues: dict[str, Queue] = {}
+        self.prioritised: dict[str, None] = {}
         self.routes: dict[tuple[str, str], Route] = {}
-        self._bindings: dict[Identity, Binding] = {}
-        self._from: dict[str, dict[Identity, Binding]] = {}
-        self._to: dict[Destination, dict[Identity, Binding]] = {}
+        self._targets: dict[Destination, Target] = {}
+        self._from: dict[str, dict[Destination, Group]] = {}
+        self._to: dict[Destination, dict[str, Group]] = {}
+        self._counts: dict[str, int] = {}
+        self._swept: deque[tuple[Exchange, Target, Group]] = deque()
+        self._routed = 0
 
     # -- look up
 
@@ -86,88 +115,149 @@ class Topology:
 
     def known(self, wanted: Binding) -> Binding | None:
         """This binding as it stands, or None."""
-        return self._bindings.get(wanted.identity)
+        group = self._from.get(wanted.source, {}).get(wanted.target)
+        return None if group is None else group.get((wanted.key, wanted.arguments_key))
 
     def bindings_from(self, exchange: str) -> int:
         """How many bindings lead away from this exchange."""
-        return len(self._from.get(exchange, ()))
+        return self._counts.get(exchange, 0)
 
     def reached(self, exchange: str) -> list[Destination]:
         """What bindings lead to from this exchange, also by way of others."""
         found: dict[Destination, None] = {}
         todo = [exchange]
         while todo:
-            new = [each.target for each in self._from.get(todo.pop(), {}).values() if each.target not in found]
+            new = [target for target in self._from.get(todo.pop(), ()) if target not in found]
             found.update(dict.fromkeys(new))
-            todo += [target.name for target in dict.fromkeys(new) if not target.to_queue]
+            todo += [target.name for target in new if not target.to_queue]
         return list(found)
 
     # -- change
 
+    def check_room(self, size: int) -> None:
+        """406 if what is declared would be too much with so many bytes more."""
+        if self.size + size > self.most:
+            raise precondition(
+                f"all queues, exchanges and bindings would take more than {self.most} bytes of memory with this one "
+                "(memory.declared_bytes): delete what is not needed, or give shorter arguments"
+            )
+
     def add_exchange(self, exchange: Exchange) -> None:
         """An exchange was declared."""
         self.exchanges[exchange.name] = exchange
+        self.size += queue_bytes(exchange.name, exchange.arguments)
         self.routes.clear()
 
     def remove_exchange(self, name: str) -> list[str]:
         """An exchange was deleted, and every binding from and to it; returns the sources that lost a binding."""
-        self.exchanges.pop(name, None)
+        gone = self.exchanges.pop(name, None)
         self.routes.clear()
-        for each in list(self._from.get(name, {}).values()):
-            self._unbind(each)
+        if gone is not None:
+            self.size -= queue_bytes(name, gone.arguments)
+            for destination in list(self._from.get(name, ())):
+                target = self._targets[destination]
+                self._swept.append((gone, target, self._drop(name, destination)))
         return self._remove_target(Destination(False, name))
 
     def add_queue(self, queue: Queue) -> None:
         """A queue was declared."""
+        former = self.queues.get(queue.name)
+        if former is not None:
+            self.size -= queue_bytes(former.name, former.arguments)
         self.queues[queue.name] = queue
+        self.size += queue_bytes(queue.name, queue.arguments)
+        if MAX_PRIORITY in queue.arguments:
+            self.prioritised[queue.name] = None
         self.routes.clear()
 
     def remove_queue(self, name: str) -> list[str]:
         """A queue was deleted, and every binding to it; returns the sources that lost a binding."""
-        self.queues.pop(name, None)
+        gone = self.queues.pop(name, None)
+        if gone is not None:
+            self.size -= queue_bytes(name, gone.arguments)
+        self.prioritised.pop(name, None)
         self.routes.clear()
         return self._remove_target(Destination(True, name))
 
     def bind(self, new: Binding) -> bool:
         """Add a binding; False if it was there, or if one of its ends is not."""
         there = self.queues if new.target.to_queue else self.exchanges
-        if new.identity in self._bindings or new.source not in self.exchanges or new.target.name not in there:
+        if new.source not in self.exchanges or new.target.name not in there or self.known(new) is not None:
             return False
         self.routes.clear()
-        for index in (self._bindings, self._from.setdefault(new.source, {}), self._to.setdefault(new.target, {})):
-            index[new.identity] = new
+        target = self._targets.setdefault(new.target, Target(new.target))
+        targets = self._from.setdefault(new.source, {})
+        group = targets.get(new.target)
+        if group is None:
+            group = targets[new.target] = self._to.setdefault(new.target, {})[new.source] = Group()
+        group[new.key, new.arguments_key] = new
+        group.size += new.size
+        self.size += new.size
+        self._counts[new.source] = self._counts.get(new.source, 0) + 1
         source = self.exchanges[new.source]
-        source.router.add(new.key, new.arguments, new.target)
+        source.router.add(new.key, new.arguments, target)
         source.local_bindings += not new.durable
         return True
 
     def unbind(self, gone: Binding) -> bool:
         """Remove a binding; False if there was none."""
-        there = self._bindings.get(gone.identity)
+        there = self.known(gone)
         if there is None:
             return False
         self.routes.clear()
-        self._unbind(there)
+        exchange = self.exchanges[there.source]
+        exchange.router.remove(there.key, there.arguments, self._targets[there.target])
+        group = self._from[there.source][there.target]
+        if len(group) == 1:
+            self._drop(there.source, there.target)
+        else:
+            del group[there.key, there.arguments_key]
+            group.size -= there.size
+            self.size -= there.size
+            exchange.local_bindings -= not there.durable
+            self._counts[there.source] -= 1
         return True
 
-    def _remove_target(self, target: Destination) -> list[str]:
-        doomed = list(self._to.get(target, {}).values())
-        for each in doomed:
-            self._unbind(each)
-        return list(dict.fromkeys(each.source for each in doomed))
+    def sweep(self, most: int) -> int:
+        """Let routers forget about so many bindings at most of what is gone; returns how many those were."""
+        done = 0
+        while self._swept and done < most:
+            exchange, target, group = self._swept[0]
+            while group and done < most:
+                _, each = group.popitem()
+                exchange.router.remove(each.key, each.arguments, target)
+                done += 1 + len(each.arguments) // ARGUMENTS_A_BINDING
+            if not group:
+                self._swept.popleft()
+        return done
 
-    def _unbind(self, gone: Binding) -> None:
-        del self._bindings[gone.identity]
-        del self._from[gone.source][gone.identity]
-        if not self._from[gone.source]:
-            del self._from[gone.source]
-        del self._to[gone.target][gone.identity]
-        if not self._to[gone.target]:
-            del self._to[gone.target]
-        exchange = self.exchanges.get(gone.source)
-        if exchange is not None:
-            exchange.router.remove(gone.key, gone.arguments, gone.target)
-            exchange.local_bindings -= not gone.durable
+    def _remove_target(self, destination: Destination) -> list[str]:
+        """All that leads there goes with it; returns the sources that lost a binding."""
+        target = self._targets.get(destination)
+        sources = list(self._to.get(destination, ()))
+        for source in sources:
+            group, exchange = self._drop(source, destination), self.exchanges.get(source)
+            if exchange is not None and target is not None:
+                self._swept.append((exchange, target, group))
+        if target is not None:
+            target.gone = True
+        return sources
+
+    def _drop(self, source: str, destination: Destination) -> Group:
+        """No binding leads from here to there any more; returns those that did. All of them are durable, or none."""
+        targets, sources = self._from[source], self._to[destination]
+        del sources[source]
+        if not sources:
+            del self._to[destination], self._targets[destination]
+        group = targets.pop(destination)
+        self.size -= group.size
+        self._counts[source] -= len(group)
+        if not targets:
+            del self._from[source], self._counts[source]
+        exchange = self.exchanges.get(source)
+        if exchange is not None and not next(iter(group.values())).durable:
+            exchange.local_bindings -= len(group)
+        return group
 
     # -- route
 
@@ -180,6 +270,7 @@ class Topology:
         if first.internal:
             raise refused(f"cannot publish to internal {located('exchange', exchange)}")
         sent = as_sent(key)
+        self.walked = self.compared = 0
         if not exchange:
             queue = self.queues.get(sent)
             found, fixed = (Route((), ()) if queue is None else _route([queue])), True
@@ -187,8 +278,11 @@ class Topology:
             names, fixed = self._walk(first, sent, properties)
             found = _route(self.queues[name] for name in names if name in self.queues)
         if fixed:
-            if len(self.routes) >= ROUTES_KEPT:
+            reached = len(found.durable) + len(found.local)
+            self._routed = (self._routed if self.routes else 0) + reached
+            if len(self.routes) >= ROUTES_KEPT or self._routed > ROUTED_KEPT:
                 self.routes.clear()
+                self._routed = reached
             self.routes[exchange, key] = found
         return found
 
@@ -204,7 +298,9 @@ class Topology:
             if exchange.router.needs_headers:
                 fixed = False
                 headers = headers_of(properties)
-            hits = list(exchange.router.match(key, headers))
+            hits = [hit for hit in exchange.router.match(key, headers) if not hit.gone]
+            self.walked += 1 + len(hits) + exchange.router.tried
+            self.compared += exchange.router.compared
             queues.update((hit.name, None) for hit in hits if hit.to_queue)
             names = [hit.name for hit in hits if not hit.to_queue]
             if not hits and exchange.alternate is not None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from broker_plugin.embedded.memory_budget import Holder
 from broker_plugin.embedded.queues.consumer import Held, Receiver
+from broker_plugin.embedded.queues.turn import Turn
 from broker_plugin.embedded.topology.topology import Route
 from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
+from broker_plugin.embedded.transactions.work_pieces import Freeing
 from txobserver.events import Message, Removal
 from txobserver.outcomes import XaStatus
 from txobserver.ports.ledger import BranchObserver
@@ -39,15 +42,19 @@ UNPREPARED = (ACTIVE, IDLE, ROLLBACK_ONLY)
 
 
 class Branch(UnitOfWork):
-    """``status`` says why it is rollback-only: its work is gone then, and it waits for its coordinator to be told.
+    """What waits in it counts for the client that began it, or, if an earlier primary prepared it, for none.
+
+    ``status`` says why it is rollback-only: its work is gone then, and it waits for its coordinator to be told.
 
     ``timeout`` in seconds, 0 for none; ``deadline`` is set by the first look at the clock after it was given.
     ``committing`` and ``waiting``: the decision that is on its way, and who waits for its outcome; ``heuristic``: it is
-    an operator's.
+    an operator's. ``freed``: whether what it dequeues counts for no prefetch any more, once it is prepared.
     """
 
-    def __init__(self, xid: Xid, observer: BranchObserver | None, timeout: int) -> None:
-        super().__init__()
+    def __init__(self, xid: Xid, observer: BranchObserver | None, timeout: int, holder: Holder, turn: Turn) -> None:
+        super().__init__(holder)
+        self.turn = turn
+        self.freed = True
         self.xid = xid
         self.state = BRANCH_TABLE.start if observer is not None else PREPARED
         self.associations: set[Association] = set()
@@ -77,14 +84,18 @@ class Branch(UnitOfWork):
         self.move(event)
         self.status, self.deadline = status, None
         self.observer.rollback(lambda error: None)
-        self.give_back()
+        self.give_back(self.turn)
 
     def free_consumers(self) -> None:
         """It is prepared: what it dequeues counts for no channel's prefetch any more."""
-        for _, (_, _, consumer), _ in self.settled:
-            if consumer is not None:
-                consumer.restore()
-        self.settled = [(tag, (queue, offset, None), reason) for tag, (queue, offset, _), reason in self.settled]
+        self.freed = False
+        Freeing(self.turn, self.settled, self._free_no_more, self._all_free).run()
+
+    def _free_no_more(self) -> bool:
+        return self.state == ENDED
+
+    def _all_free(self) -> None:
+        self.freed = True
 
 
 class Association:
@@ -111,7 +122,7 @@ class Association:
         """Acknowledgements or rejections inside the branch."""
         self.branch.settle(held, reason)
         if self.branch.state == ROLLBACK_ONLY:
-            self.branch.give_back()
+            self.branch.give_back(self.branch.turn)
 
     def end(self) -> None:
         """The channel works on the branch no more."""

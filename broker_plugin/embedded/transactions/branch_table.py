@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from broker_plugin.embedded.errors import AmqpError, dtx_error
+from broker_plugin.embedded.memory_budget import Holder
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.turn import Turn
 from broker_plugin.embedded.transactions.branch import (
     DECIDING,
     ENDED,
@@ -38,11 +40,19 @@ class DtxLimits(NamedTuple):
 
 
 class BranchTable:
-    """``numbered``: the replicated queues by their numbers."""
+    """``numbered``: the replicated queues by their numbers. ``shared``: holds what belongs to no client."""
 
     def __init__(
-        self, ledger: Ledger, content: Content, numbered: Mapping[int, DurableQueue], limits: DtxLimits
+        self,
+        ledger: Ledger,
+        content: Content,
+        numbered: Mapping[int, DurableQueue],
+        limits: DtxLimits,
+        shared: Holder,
+        turn: Turn,
     ) -> None:
+        self._turn = turn
+        self._shared = shared
         self._ledger = ledger
         self._content = content
         self._numbered = numbered
@@ -53,7 +63,8 @@ class BranchTable:
     def load(self) -> None:
         """This node becomes active: take over what is prepared, and lock what that dequeues."""
         for prepared in self._content.branches():
-            branch = self._known[prepared.xid] = Branch(prepared.xid, None, 0)
+            branch = self._known[prepared.xid] = Branch(prepared.xid, None, 0, self._shared, self._turn)
+            self._shared.branches += 1
             for number, entries in prepared.locked.items():
                 queue = self._numbered.get(number)
                 if queue is not None:
@@ -67,14 +78,16 @@ class BranchTable:
         if xid in self._known:
             raise dtx_error(530, f"branch {xid} is known already: it is {self._known[xid].state}")
 
-    def begin(self, xid: Xid) -> Branch:
-        """A new branch. 530 if its name is in use."""
+    def begin(self, xid: Xid, holder: Holder) -> Branch:
+        """A new branch of the client with this holder. 530 if its name is in use."""
         self.check_new(xid)
         try:
-            observer = self._ledger.begin_branch(xid)
+            observer = self._ledger.begin_branch(xid, holder)
         except NameInUse as error:
             raise dtx_error(530, str(error)) from None
-        branch = self._known[xid] = self._unprepared[xid] = Branch(xid, observer, self._limits.default_timeout)
+        branch = Branch(xid, observer, self._limits.default_timeout, holder, self._turn)
+        self._known[xid] = self._unprepared[xid] = branch
+        holder.branches += 1
         return branch
 
     def find(self, xid: Xid) -> Branch:
@@ -116,6 +129,11 @@ class BranchTable:
         prepared = [xid for xid, branch in self._known.items() if branch.state in (PREPARED, DECIDING)]
         return prepared + self._content.heuristic_branches()
 
+    @property
+    def settled(self) -> int:
+        """How many messages all branches have settled."""
+        return sum(len(branch.settled) for branch in self._known.values())
+
     def locked(self, queue: DurableQueue) -> set[int]:
         """The offsets that the stream locks for prepared branches, or will when it comes to their prepares."""
         ours = [branch for branch in self._known.values() if branch.state in (PREPARING, PREPARED, DECIDING)]
@@ -128,7 +146,8 @@ class BranchTable:
         """A branch ends by this event of the table."""
         branch.move(event)
         assert branch.state == ENDED
-        self._known.pop(branch.xid, None)
+        if self._known.pop(branch.xid, None) is not None:
+            branch.holder.branches -= 1
         self._unprepared.pop(branch.xid, None)
 
     def prepared(self, prepared: PreparedBranch) -> None:
@@ -142,9 +161,9 @@ class BranchTable:
         branch = self._known[prepared.xid]
         self.leave(branch, "decided")
         if committed:
-            branch.apply_local()
+            branch.apply_local(self._turn)
         else:
-            branch.give_back()
+            branch.give_back(self._turn)
 
     # -- time
 

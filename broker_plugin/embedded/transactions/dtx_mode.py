@@ -19,6 +19,11 @@ class DtxMode:
         self._branches = branches
         self._suspended: dict[Xid, Association] = {}
 
+    @property
+    def works(self) -> bool:
+        """Whether the channel works on a branch, or has suspended one."""
+        return self.current is not None or bool(self._suspended)
+
     def start(self, xid: Xid, join: bool, resume: bool) -> XaStatus:
         """dtx.start. 503, 530, 404, 409; a branch that is rollback-only is not worked on, the status says why."""
         if join and resume:
@@ -29,7 +34,7 @@ class DtxMode:
             return self._join(xid)
         self._branches.check_new(xid)
         self._check_free()
-        self.current = Association(self._channel, self._branches.begin(xid))
+        self.current = Association(self._channel, self._branches.begin(xid, self._channel.owner.holder))
         return XaStatus.OK
 
     def end(self, xid: Xid, fail: bool, suspend: bool) -> XaStatus:

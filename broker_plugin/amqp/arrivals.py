@@ -1,0 +1,97 @@
+"""Arrivals: connections until they have logged in. Who has not is bounded in number, and one that a node of the cluster
+passes on counts by its own address (``newcomers``, ``introductions``).
+
+Those that a node serves itself and those that it passes on, or may pass on, are counted together.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker_plugin.amqp.protocol.introductions import Beginning, IntroductionRefused, Introductions, Reception
+from broker_plugin.amqp.protocol.newcomers import Newcomers
+from broker_plugin.amqp.protocol.settings import AmqpSettings
+from broker_plugin.logs.events import StrangersClosed
+from broker_plugin.logs.formats import tell
+
+log = logging.getLogger("txha.amqp")
+QUIET_SECONDS: Final = 10.0
+"""Between two lines of the log about connections that are closed without a login."""
+
+
+class Arriving(Protocol):
+    """A client's socket."""
+
+    def abort(self) -> None:
+        """Drop the client."""
+        ...
+
+
+class Arrivals:
+    """``now`` gives the time in seconds.
+
+    ``introductions``: which lines of other nodes are believed; none, unless a key is given.
+    """
+
+    def __init__(self, settings: AmqpSettings, now: Callable[[], float]) -> None:
+        self.newcomers: Newcomers[Arriving] = Newcomers(
+            settings.max_unauthenticated, settings.max_unauthenticated_per_address
+        )
+        self.introductions = Introductions("", ())
+        self._now = now
+        self._said_at: float | None = None
+
+    def arrive(self, client: Arriving, address: str) -> bool:
+        """Whether one more client from there can stay until it has logged in."""
+        return self._stays(client, self.newcomers.arrive(client, address, self._now()), address)
+
+    def step(self, client: Arriving) -> None:
+        """It has gone on in its handshake."""
+        self.newcomers.step(client, self._now())
+
+    def leave(self, client: Arriving) -> None:
+        """It has logged in, or is gone."""
+        self.newcomers.leave(client)
+
+    def reception(self) -> Reception:
+        """For one more connection."""
+        return Reception(self.introductions, _nonce)
+
+    def begins(self, client: Arriving, reception: Reception, data: bytes, peer: str) -> Beginning | None:
+        """What comes of these bytes of a client that is received. None: it is dropped, and no introduction is true."""
+        try:
+            taken = reception.take(data)
+        except IntroductionRefused as error:
+            self._tell(peer, str(error))
+            client.abort()
+            return None
+        if taken.introduced is not None:
+            host = taken.introduced.host
+            if not self._stays(client, self.newcomers.introduced(client, host, self._now()), host):
+                client.abort()
+                return None
+        return taken
+
+    def _stays(self, client: Arriving, closed: list[Arriving], address: str) -> bool:
+        """Some have to make room; whether ``client`` itself need not."""
+        if closed:
+            self._tell(address, f"{self.newcomers.count} connections have not logged in")
+        for each in closed:
+            if each is not client:
+                each.abort()
+        return client not in closed
+
+    def _tell(self, address: str, reason: str) -> None:
+        """One line of the log now and then."""
+        now = self._now()
+        if self._said_at is None or now - self._said_at > QUIET_SECONDS:
+            self._said_at = now
+            tell(log, logging.WARNING, StrangersClosed(address, self.newcomers.refused, reason))
+
+
+def _nonce() -> bytes:
+    """One that cannot be guessed, and never comes again."""
+    return secrets.token_hex(16).encode()

@@ -1,0 +1,172 @@
+"""Who may log in, from where, and how a refusal is told and slowed down.
+
+Promise: a refused login is told with its user and address, in few lines however many there are; and one that guesses
+passwords waits for each refusal longer and longer. A right password is never made to wait: clients that a backup passes
+on, or that stand behind one router, have one address, and one of them could lock all others out.
+
+Time comes from outside (``tick``), in seconds on a clock of the caller's choice.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+
+from pamqp.commands import Connection
+
+from broker_plugin.amqp.protocol.sasl import MECHANISMS, Credentials, allowed, read_credentials
+from broker_plugin.embedded.errors import AmqpError
+
+LOOPBACK_ONLY = "guest"
+"""The user whose password is known to all"""
+FREE = 5
+"""Refusals of an address that are answered at once"""
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 5.0
+"""Seconds: of the first refusal that waits, each further one waits twice as long, and never longer than that"""
+FORGET_SECONDS = 60.0
+"""After the last refusal of an address; then its refusals are answered at once again"""
+TELL_SECONDS = 10.0
+"""Between two lines of the log about one address, and the time in which there are at most TOLD lines about all"""
+TOLD = 20
+ADDRESSES = 1024
+"""That are remembered; with more, the one whose last refusal is the longest ago is forgotten"""
+SHOWN = 64
+"""Characters of a user's name that a line of the log shows"""
+
+Told = Callable[[str, str, int, str], object]
+"""Told a user, an address, how many refusals of that address there are since it was told last, and why the last was."""
+
+
+class LoginRefused(AmqpError):
+    """403, in RabbitMQ's words, which do not say why. ``delay``: seconds after which the client may be told."""
+
+    def __init__(self, mechanism: str, delay: float) -> None:
+        super().__init__(
+            403,
+            f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.",
+            hard=True,
+        )
+        self.delay = delay
+
+
+class _Refusals:
+    """Of one address."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.untold = 0
+        self.last = 0.0
+        self.told_at: float | None = None
+        self.address = ""
+        self.user = ""
+        self.why = ""
+
+
+class Logins:
+    """Of all clients of a node. ``users``: passwords, or what ``sasl.hashed`` makes of them."""
+
+    def __init__(self, users: Mapping[str, str], told: Told = lambda user, address, count, why: None) -> None:
+        self.now = 0.0
+        self._users = users
+        self._told = told
+        self._refusals: dict[str, _Refusals] = {}
+        self._window = 0.0
+        self._lines = 0
+
+    def user_of(self, start_ok: Connection.StartOk, address: str) -> str:
+        """The user of a login from this address ("": from this process). 503 for an unknown mechanism, LoginRefused."""
+        mechanism = start_ok.mechanism
+        if mechanism not in MECHANISMS.split():
+            raise AmqpError(503, f"unknown authentication mechanism '{mechanism}'")
+        credentials = credentials_in(start_ok)
+        if credentials is None:
+            raise self.refused("", address, mechanism, "it cannot be read")
+        if not may_come_from(credentials.user, address):
+            raise self.refused(credentials.user, address, mechanism, f"{LOOPBACK_ONLY} can only log in from loopback")
+        if not allowed(self._users, credentials):
+            raise self.refused(credentials.user, address, mechanism, "the user or the password is wrong")
+        return credentials.user
+
+    def check_secret(self, update: Connection.UpdateSecret, user: str, address: str) -> None:
+        """530 for a new secret that is not the user's password."""
+        try:
+            given = Credentials(user, _octets(update.new_secret).decode())
+        except UnicodeDecodeError:
+            given = None
+        if given is None or not allowed(self._users, given):
+            self.refused(user, address, "", "its new secret is wrong")
+            raise AmqpError(530, "New secret was refused by one of the backends")
+
+    def refused(self, user: str, address: str, mechanism: str, why: str) -> LoginRefused:
+        """A login from this address is refused; what its client may be told, and after how long."""
+        known = self._of(address)
+        known.count += 1
+        known.untold += 1
+        known.last, known.address, known.user, known.why = self.now, address, user[:SHOWN], why
+        self._tell(known)
+        over = known.count - FREE
+        return LoginRefused(mechanism, min(FIRST_DELAY * 2.0 ** min(over - 1, 9), LONGEST_DELAY) if over > 0 else 0.0)
+
+    def tick(self, now: float) -> None:
+        """It is ``now``: tell what was held back, and forget what is long ago."""
+        self.now = now
+        for key, known in list(self._refusals.items()):
+            if known.untold:
+                self._tell(known)
+            elif now - known.last > FORGET_SECONDS:
+                del self._refusals[key]
+
+    def _of(self, address: str) -> _Refusals:
+        key = _network(address)
+        known = self._refusals.pop(key, None) or _Refusals()
+        if known.count and self.now - known.last > FORGET_SECONDS:
+            known.count = 0
+        while len(self._refusals) >= ADDRESSES:
+            del self._refusals[next(iter(self._refusals))]
+        self._refusals[key] = known  # behind all others: the first one is forgotten first
+        return known
+
+    def _tell(self, known: _Refusals) -> None:
+        if known.told_at is not None and self.now - known.told_at < TELL_SECONDS:
+            return
+        if self.now - self._window >= TELL_SECONDS:
+            self._window, self._lines = self.now, 0
+        if self._lines >= TOLD:
+            return
+        self._lines += 1
+        count, known.untold, known.told_at = known.untold, 0, self.now
+        self._told(known.user, known.address, count, known.why)
+
+
+def may_come_from(user: str, address: str) -> bool:
+    """Whether this user may log in from there."""
+    return user != LOOPBACK_ONLY or not address or is_loopback(address)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is one of this machine's own; False for what is no address."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (mapped or parsed).is_loopback
+
+
+def credentials_in(start_ok: Connection.StartOk) -> Credentials | None:
+    """What a client says that it is; None if that cannot be read."""
+    return read_credentials(start_ok.mechanism, _octets(start_ok.response))
+
+
+def _network(address: str) -> str:
+    """What one host can choose its addresses from."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address
+
+
+def _octets(text: str | bytes | None) -> bytes:
+    return text.encode() if isinstance(text, str) else bytes(text or b"")

@@ -1,0 +1,46 @@
+"""What a node's configuration means for those who serve its clients."""
+
+from __future__ import annotations
+
+import logging
+
+from broker_plugin.amqp.protocol.settings import AmqpSettings
+from broker_plugin.embedded.unsupported import Unsupported
+from broker_plugin.logs.events import LoginsRefused, UnsupportedAccepted
+from broker_plugin.logs.formats import tell
+from broker_plugin.node.config import NodeConfig
+from broker_plugin.node.descriptors import UNAUTHENTICATED_PART
+
+log = logging.getLogger("txha.node")
+
+
+def tell_refused_login(user: str, address: str, count: int, why: str) -> None:
+    """Log it."""
+    tell(log, logging.WARNING, LoginsRefused(user, address, count, why))
+
+
+def meets_unsupported(config: NodeConfig) -> Unsupported:
+    """What becomes of what RabbitMQ acts on and the broker does not."""
+
+    def warned(kind: str, name: str, what: str) -> None:
+        tell(log, logging.WARNING, UnsupportedAccepted(kind, name, what))
+
+    return Unsupported(warned if config.unsupported == "warn" else None)
+
+
+def amqp_settings(config: NodeConfig, cluster_id: str, users: dict[str, str], fit: int) -> AmqpSettings:
+    """What connections of clients go by, where so many ``fit`` in the limit of open files."""
+    amqp = config.amqp
+    without_login = max(1, fit // UNAUTHENTICATED_PART)
+    return AmqpSettings(
+        cluster=config.cluster,
+        cluster_id=cluster_id,
+        users=users,
+        heartbeat=amqp.heartbeat,
+        frame_max=amqp.frame_max,
+        channel_max=amqp.channel_max,
+        max_connections=amqp.max_connections,
+        max_unauthenticated=min(amqp.max_unauthenticated, without_login),
+        max_unauthenticated_per_address=min(amqp.max_unauthenticated_per_address, max(1, without_login // 2)),
+        handshake_timeout=amqp.login_seconds,
+    )

@@ -1,0 +1,75 @@
+"""All clients of a node that it does not serve, and what becomes of one, by what the node is just then."""
+
+from __future__ import annotations
+
+from broker_plugin.guard import Guard
+from broker_plugin.node.clients import ClientService
+from broker_plugin.node.descriptors import Room
+from broker_plugin.node.link_secrets import introducer_of, introductions_of
+from broker_plugin.node.passing import PassOn, Refuse, Verdict
+from broker_plugin.node.proxy import FrontDoor
+from broker_plugin.node.wiring import Parts
+from ha.membership.node_state import ACTIVE
+from ha.messages.greeting import INTRODUCTIONS
+from ha.messages.proof import LinkSecrets
+
+
+class Doors:
+    """``secrets``: by which nodes introduce clients to each other. ``refuse``: while this node is not the primary,
+    clients are refused, and not passed on. ``amqp``: they speak AMQP, and not the protocol of a host broker. To be made
+    when ``clients`` is open.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        parts: Parts,
+        clients: ClientService,
+        room: Room,
+        secrets: LinkSecrets,
+        refuse: bool,
+        amqp: bool = True,
+    ) -> None:
+        self._guard = guard
+        self._parts = parts
+        self._clients = clients
+        self._room = room
+        self._refuse = refuse
+        self._amqp = amqp
+        hello = parts.links.hello
+        self._introducer = introducer_of(secrets, hello.node, hello.cluster_id)
+        clients.arrivals.introductions = introductions_of(secrets, hello.node, hello.cluster_id)
+        self._doors: set[FrontDoor] = set()
+        self._seen: object = None
+
+    def open(self) -> FrontDoor:
+        """For one more client."""
+        clients = self._clients
+        logins, arrivals = clients.logins, clients.arrivals
+        return FrontDoor(self._guard, self.decide, self._doors, self._room, logins, arrivals, self._amqp)
+
+    def decide(self) -> Verdict:
+        """What becomes of a client's connection."""
+        core, shell, _, links = self._parts
+        shell.look_at_clock()
+        if core.state == ACTIVE and core.leading and core.leading.primary.point.serving:
+            return self._clients.verdict(core.generation)
+        if self._refuse and core.state != ACTIVE:
+            return Refuse()
+        if (following := core.following) and following.backup.attached:
+            greeting = links.greetings.get(following.backup.primary)
+            if greeting is not None:
+                # It is attached by what was greeted last, so this is what the primary knows.
+                introducer = self._introducer if INTRODUCTIONS in greeting.features else None
+                return PassOn(greeting.amqp_host, greeting.amqp_port, core.generation, introducer, greeting.node)
+        return None
+
+    def look(self) -> None:
+        """At the end of a turn: something may have changed for them."""
+        core = self._parts.core
+        following = core.following
+        state = (core.state, core.generation, following is not None and following.backup.attached)
+        if state != self._seen:
+            self._seen = state
+            for door in list(self._doors):
+                door.look(core.generation)
