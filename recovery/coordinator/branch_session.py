@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import PipelineStatus
 
 from recovery.coordinator.resources import LEFT, BranchRolledBack, ResourceLost, ResourceRefused
 from txobserver.xid import Xid
 
-_OPTIONS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
+_CONNECT_SECONDS = 10
+"""That a connection may take to come, where neither the application nor its DSN nor the environment says so."""
 
 
 class BranchSession:
@@ -43,12 +46,18 @@ class BranchSession:
         if self._connection is None or self._connection.closed:
             self.at_hand = None
             try:
-                self._connection = psycopg.connect(self._dsn, **{**_OPTIONS, **self._options})
+                self._connection = psycopg.connect(self._dsn, **self._all_options())
             except psycopg.OperationalError as error:
                 raise ResourceLost(sentence(error)) from None
             except psycopg.Error as error:  # the DSN cannot be one
                 raise ResourceRefused(sentence(error)) from None
         return self._connection
+
+    def _all_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"prepare_threshold": None}
+        if "connect_timeout" not in conninfo_to_dict(self._dsn) and "PGCONNECT_TIMEOUT" not in os.environ:
+            options["connect_timeout"] = _CONNECT_SECONDS
+        return {**options, **self._options}
 
     @contextmanager
     def answered(self) -> Iterator[psycopg.Connection[Any]]:

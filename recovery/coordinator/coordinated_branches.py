@@ -1,6 +1,7 @@
 """Two-phase commit: what is done at several resources in one transaction takes effect at all of them, or at none.
 
-    prepare each in turn, record the commit, commit each in the same order, forget
+    prepare each in turn, but the last behind the transaction's intent; record the commit, commit each in the same
+    order, forget
 
 The record is the moment of the decision. Before it, whatever breaks, the transaction is rolled back: by the
 coordinator, or by a recovery run, which presumes that what has no record was aborted. Behind it, it is
@@ -17,7 +18,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
-from recovery.coordinator.decisions import LONGEST_TRANSACTION, TOO_OLD, DecisionRefused, Decisions
+from recovery.coordinator.decisions import (
+    LONGEST_TRANSACTION,
+    TOO_OLD,
+    DecisionRefused,
+    Decisions,
+    DecisionUnknown,
+    FencedDecisions,
+)
 from recovery.coordinator.names import branch_xid
 from recovery.coordinator.resources import (
     LEFT,
@@ -63,6 +71,8 @@ class HeuristicTransaction(HeuristicOutcome):
 class CoordinatedBranches:
     """The branches of one global transaction; ``resources`` in turn, each under the name of its part in the work.
 
+    The last of ``resources`` is the one whose branch tells an older copy of the decisions from the right one.
+
     ``patience``: seconds for which a commit waits for a resource that was lost behind the decision.
     ``reached``: for tests; it is told each step by name.
     """
@@ -74,7 +84,9 @@ class CoordinatedBranches:
         patience: float = PATIENCE,
         reached: Reached = unwatched,
     ) -> None:
-        self.name = str(decisions.new_name())
+        self._last = list(resources)[-1] if resources else ""
+        self._fence = decisions if isinstance(decisions, FencedDecisions) else None
+        self.name = str(decisions.new_name() if self._fence is None else self._fence.fenced_name(self._last))
         self._decisions = decisions
         self._resources = resources
         self._patience = patience
@@ -107,7 +119,7 @@ class CoordinatedBranches:
                 self._prepare()
         except BaseException as error:
             self.abandon()
-            if isinstance(error, BranchRolledBack | ResourceLost | ResourceRefused):
+            if isinstance(error, BranchRolledBack | ResourceLost | ResourceRefused | DecisionRefused | DecisionUnknown):
                 raise TransactionRolledBack(str(error)) from error
             raise
         if len(parts) == 1:
@@ -127,6 +139,8 @@ class CoordinatedBranches:
 
     def _prepare(self) -> None:
         for part, resource, xid in self._in_turn():
+            if self._fence is not None and part == self._last:
+                self._fence.intend(self.name, list(self._participants.values()), resource.name)
             participant = resource.prepare(xid)
             if participant is None:
                 del self._xids[part]

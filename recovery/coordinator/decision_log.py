@@ -4,6 +4,8 @@
 - No process acts on a record before a sync that began after it was written, its reader neither.
 - Absence means abort: so an unreadable log decides nothing any more, and neither is a commit decided whose
   abort may be forgotten.
+- Absence in an older copy of the log means nothing: so what prepares last in a transaction does it behind the
+  transaction's intent, and a copy without that is recognised (docs/decisions/older-logs.md).
 
 ``recovery.coordinator.log_file`` is the file, ``recovery.coordinator.log_lines`` its lines.
 """
@@ -17,7 +19,16 @@ from pathlib import Path
 
 from recovery.coordinator.decisions import Decision, DecisionRefused
 from recovery.coordinator.log_file import LogFile
-from recovery.coordinator.log_lines import Line, LogContents, decode_lines, end_line
+from recovery.coordinator.log_lines import (
+    VERSION,
+    Line,
+    LogContents,
+    decode_lines,
+    end_line,
+    first_line,
+    intent_line,
+    resource_line,
+)
 from recovery.coordinator.names import GlobalName, new_global_name, our_name
 from recovery.coordinator.resources import Participant
 from recovery.coordinator.steps import Reached, unwatched
@@ -53,8 +64,16 @@ class DecisionLog:
         self._reached = reached
         try:
             self._file = LogFile(path, compact_bytes, files)
+            with self._file.locked():
+                self._bring_forward()
         except OSError as error:
             raise explain(error, path) from None
+
+    def _bring_forward(self) -> None:
+        """A log of an earlier version, in which that decides no more: it would give no intents."""
+        contents = self._file.contents
+        if contents.version < VERSION:
+            self._file.append(first_line(contents.whose, contents.forgotten))
 
     @property
     def whose(self) -> str:
@@ -71,6 +90,10 @@ class DecisionLog:
         """For a transaction that begins now, and later than any of which an abort is forgotten, whatever clocks say."""
         return new_global_name(self.whose, self._file.contents.forgotten + 1)
 
+    def fenced_name(self, last: str) -> GlobalName:
+        """The same; the branch ``last`` prepares behind the transaction's intent, if it takes part."""
+        return new_global_name(self.whose, self._file.contents.forgotten + 1, last)
+
     def owns(self, xid: Xid) -> GlobalName | None:
         """The global transaction of a branch if it hangs on this log."""
         return our_name(xid, self.whose)
@@ -86,14 +109,55 @@ class DecisionLog:
         with self._acting(), self._file.locked():
             stands = self._file.contents.stands(name)
             if stands is None:
-                if commit and self._file.contents.may_have_forgotten(name):
-                    raise DecisionRefused(_MAY_BE_FORGOTTEN)
+                if commit:
+                    self._refuse_what_may_be_forgotten(name)
                 self._file.append(line)
                 self._reached("decision written")
             end = self._file.end
         self._file.sync(end)
         self._reached("decision synced")
         return commit if stands is None else stands.commit
+
+    def _refuse_what_may_be_forgotten(self, name: str) -> None:
+        if self._file.contents.may_have_forgotten(name):
+            raise DecisionRefused(_MAY_BE_FORGOTTEN)
+
+    def intend(self, name: str, participants: Sequence[Participant], last: str) -> None:
+        """Every branch but the last has prepared, at these; when this returns, that is durable, and who takes part."""
+        with self._acting(), self._file.locked():
+            contents = self._file.contents
+            for resource in (*(each.resource for each in participants), last):
+                if resource not in contents.resources:
+                    self._file.append(resource_line(resource))
+            if contents.stands(name) is None:
+                self._file.append(intent_line(name, participants, time.time()))
+            end = self._file.end
+        self._file.sync(end)
+
+    def intent(self, name: str) -> tuple[Participant, ...] | None:
+        """Who had prepared when the last branch was about to; None if there is no intent, or it has been decided."""
+        with self._acting(), self._file.locked():
+            found = self._file.contents.intents.get(name)
+        return None if found is None else found.participants
+
+    def may_have_forgotten(self, name: str) -> bool:
+        """Whether the transaction may have had an intent or an abort that is not kept any more."""
+        return self._file.contents.may_have_forgotten(name)
+
+    def resources(self) -> tuple[str, ...]:
+        """Every resource that has taken part so far, but for those that are no more."""
+        with self._acting(), self._file.locked():
+            return tuple(self._file.contents.resources)
+
+    def drop_resource(self, resource: str) -> bool:
+        """This resource is no more: recovery runs need not ask it. Returns whether the log had named it."""
+        with self._acting(), self._file.locked():
+            named = resource in self._file.contents.resources
+            if named:
+                self._file.append(resource_line(resource, gone=True))
+            end = self._file.end
+        self._file.sync(end)
+        return named
 
     def decision(self, name: str) -> Decision | None:
         """The decision that stands, durable, also if it has ended; None if there is none (or it has been forgotten)."""

@@ -16,7 +16,7 @@ the prepare, and not the commit that was answered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from recovery.coordinator.names import GlobalName
 from recovery.coordinator.resources import Participant
@@ -79,3 +79,30 @@ class Decisions(Protocol):
 
     def finish(self, name: str) -> None:
         """Every participant has carried out the commit: it may be forgotten."""
+
+
+@runtime_checkable
+class FencedDecisions(Decisions, Protocol):
+    """Decisions of which there may be an older copy, which lacks some: what depends on those is recognised.
+
+    The last branch of a transaction prepares behind its intent, and says so in its name. So where that branch is
+    prepared and there is no intent, the decisions are older than it.
+    """
+
+    def fenced_name(self, last: str) -> GlobalName:
+        """For a transaction that begins now, whose branch ``last`` prepares behind its intent, if it takes part."""
+
+    def intend(self, name: str, participants: Sequence[Participant], last: str) -> None:
+        """Every branch but the last has prepared. When this returns, the intent is durable.
+
+        ``last``: the resource of the last branch. Raises DecisionRefused, DecisionUnknown.
+        """
+
+    def intent(self, name: str) -> tuple[Participant, ...] | None:
+        """Who had prepared when the last branch was about to; None if there is no intent, or it has been decided."""
+
+    def may_have_forgotten(self, name: str) -> bool:
+        """Whether the transaction may have had an intent or an abort that is not kept any more."""
+
+    def resources(self) -> tuple[str, ...]:
+        """Every resource that has taken part so far, but for those that are no more."""

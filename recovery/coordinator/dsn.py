@@ -13,9 +13,10 @@ def check_dsn(dsn: str) -> None:
     """
     try:
         found = conninfo_to_dict(dsn)
+        dsn.encode()
         if not (_may_be_hosts(str(found.get("host", ""))) and _may_be_ports(str(found.get("port", "")))):
             raise ProgrammingError
-    except (ProgrammingError, AttributeError):
+    except (ProgrammingError, AttributeError, UnicodeError):
         raise ValueError(
             "the DSN cannot be read: one is 'host=… dbname=…' with libpq's keywords, or postgresql://user@host/dbname, "
             "in which %, @, : and / of a name or password are written %25, %40, %3A and %2F"
@@ -23,8 +24,16 @@ def check_dsn(dsn: str) -> None:
 
 
 def _may_be_hosts(listed: str) -> bool:
-    """A directory, or an @ in front of an abstract socket's name, is a host, too."""
-    return all("@" not in each or each.startswith(("/", "@")) for each in listed.split(","))
+    """A directory, or an @ in front of an abstract socket's name, is a host, too.
+
+    Raises UnicodeError for one that no name server could be asked for, as psycopg would when it connects.
+    """
+    for each in listed.split(","):
+        if not each.startswith(("/", "@")):
+            each.encode("idna")
+            if "@" in each:
+                return False
+    return True
 
 
 def _may_be_ports(listed: str) -> bool:

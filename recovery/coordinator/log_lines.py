@@ -3,8 +3,10 @@
 The first line also says of which transactions an abort may be missing: of those that began until then.
 
 A line is a checksum (crc32, in hex) and a JSON object. The checksum begins where that of the line before ended, so a
-line that is missing is found as well as one that was changed. The first line names the log. The others are ``commit``,
-``abort`` and ``end`` of a transaction, and ``moved``: the log goes on in another file.
+line that is missing is found as well as one that was changed. The first line names the log. The others are ``intent``,
+``commit``, ``abort`` and ``end`` of a transaction, ``resource``: one that takes part, or is no more, and ``moved``: the
+log goes on in another file. A log of version 1 has no intents and resources; it is brought forward by another line
+that names the log and the version, so that earlier versions decide in it no more.
 
 A line that is appended says how far its writer knows the file to be ``synced``. A power cut may take a page of what no
 sync has covered and leave a later one, so there may be a hole with whole lines behind it. They tell such a hole from
@@ -19,7 +21,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +30,8 @@ from recovery.coordinator.names import read_global_name
 from recovery.coordinator.resources import Participant
 from txobserver.ports.store import StoreDamaged, StoreError
 
-VERSION = 1
+VERSION = 2
+READS = (1, 2)
 _CRC_DIGITS = 8
 _LINE = re.compile(rb"[0-9a-f]{8} \{.*\}")
 
@@ -48,8 +51,17 @@ class Ended(NamedTuple):
     at: float
 
 
+class Intent(NamedTuple):
+    """Who had prepared when the last branch was about to, and when that was (seconds since 1970)."""
+
+    participants: tuple[Participant, ...]
+    at: float
+
+
 class LogContents:
     """``whose`` log it is, the ``decisions`` that stand and have not ended, and the commits that have ``ended``.
+
+    ``intents`` of transactions that are not decided, and when they were noted; ``resources`` that take part.
 
     ``forgotten``: aborts may be missing of transactions whose names say that they began until then (seconds since
     1970).
@@ -60,18 +72,31 @@ class LogContents:
         self.forgotten = NOTHING
         self.decisions: dict[str, Decision] = {}
         self.ended: dict[str, Ended] = {}
+        self.version = VERSION
+        self.intents: dict[str, Intent] = {}
+        self.resources: dict[str, None] = {}
 
     def take(self, line: Line, path: Path) -> None:
         """What a line makes of it; ``path`` is the log's. Raises StoreError."""
         if "log" in line:
-            if line["version"] != VERSION:
-                raise StoreError(f"{path} has version {line['version']}; this txha reads version {VERSION}")
+            if line["version"] not in READS:
+                raise StoreError(f"{path} has version {line['version']}; this txha reads versions 1 to {VERSION}")
+            self.version = int(line["version"])
             self.whose, self.forgotten = str(line["log"]), int(line.get(_FORGOTTEN, NOTHING))
         elif "commit" in line:
             who = tuple(Participant(*each) for each in line["participants"])
             self._decide(line["commit"], Decision(True, line["at"], who))
         elif "abort" in line:
             self._decide(line["abort"], Decision(False, line["at"]))
+        elif "intent" in line:
+            if self.stands(line["intent"]) is None:
+                who = tuple(Participant(*each) for each in line["participants"])
+                self.intents[line["intent"]] = Intent(who, line["at"])
+        elif "resource" in line:
+            if line["gone"]:
+                self.resources.pop(line["resource"], None)
+            else:
+                self.resources[line["resource"]] = None
         elif "moved" in line:
             raise StoreError(
                 f"{path} is an old file of a log that goes on in a new one: use the name by which the other "
@@ -82,6 +107,7 @@ class LogContents:
 
     def _decide(self, name: str, decision: Decision) -> None:
         """The first decision stands, also one that has ended: earlier versions wrote an abort behind its end."""
+        self.intents.pop(name, None)
         if name not in self.ended:
             self.decisions[name] = decision
 
@@ -96,7 +122,7 @@ class LogContents:
         return self.decisions.get(name) if ended is None else ended.decision
 
     def may_have_forgotten(self, name: str) -> bool:
-        """Whether the abort of this transaction may have been here."""
+        """Whether the abort or the intent of this transaction may have been here."""
         return _began(name) <= self.forgotten
 
     def lines(self, now: float) -> list[Line]:
@@ -111,6 +137,12 @@ class LogContents:
                 kept.append(_line(name, each))
             else:
                 forgotten = max(forgotten, int(_began(name)))
+        for name, intent in self.intents.items():
+            if max(intent.at, _began(name)) > now - ABORT_KEPT:
+                kept.append(intent_line(name, intent.participants, intent.at))
+            else:
+                forgotten = max(forgotten, int(_began(name)))
+        kept += [resource_line(name) for name in self.resources]
         return [first_line(self.whose, forgotten), *kept]
 
 
@@ -135,6 +167,16 @@ def first_line(whose: str, forgotten: int = NOTHING) -> Line:
 def end_line(name: str, now: float) -> Line:
     """Every participant has carried out this commit."""
     return {"end": name, "at": now}
+
+
+def intent_line(name: str, participants: Sequence[Participant], now: float) -> Line:
+    """These have prepared, and the last branch is about to."""
+    return {"intent": name, "at": now, "participants": participants}
+
+
+def resource_line(name: str, gone: bool = False) -> Line:
+    """This resource takes part in transactions, or is no more."""
+    return {"resource": name, "gone": gone}
 
 
 def moved_line(whose: str) -> Line:

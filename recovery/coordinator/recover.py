@@ -18,6 +18,10 @@ courtesy, not a condition: without it a run rolls back what others are just prep
 that seems to begin more than ``grace`` seconds from now: its coordinator's clock is wrong, and nothing says when it
 began.
 
+Decisions may be an older copy of those that a branch hangs on, and lack its commit. So before any abort is recorded,
+the run looks at every branch without a decision, and settles nothing if one tells that
+(``recovery.coordinator.older_copy``).
+
 What an operator has decided of a commit is forgotten at its resource only when the commit has finished: until then it
 is the only trace of what became of the branch.
 """
@@ -29,8 +33,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from recovery.coordinator.decisions import Decision, DecisionRefused, Decisions, DecisionUnknown
-from recovery.coordinator.names import branch_xid, is_unique, may_be
+from recovery.coordinator.decisions import Decision, DecisionRefused, Decisions, DecisionUnknown, FencedDecisions
+from recovery.coordinator.names import GlobalName, branch_xid, is_unique, may_be, read_our_name
+from recovery.coordinator.older_copy import DecisionsAreOlder, NotAllAsked, check
 from recovery.coordinator.resources import Participant, Resource, ResourceLost, ResourceRefused
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global, Xid
@@ -70,17 +75,32 @@ class Report:
 
     ``waiting``: commits that a participant has not carried out as far as is known, each with the resource waited for,
     or that all have carried out, and whose record cannot be removed yet, each with a sentence.
+
+    ``asked``: the names of the resources that answered, by address. ``not_asked``: names of resources that the
+    decisions name, and that did not answer. ``others``: branches in doubt that hang on decisions which were not asked,
+    by resource and branch, with the id of those; ``foreign``: those of other programs. ``older``: decisions that are an
+    older copy, by where they are, each with a sentence.
     """
 
     rows: list[Row] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
     waiting: list[tuple[str, str]] = field(default_factory=list)
+    asked: dict[str, str] = field(default_factory=dict)
+    not_asked: list[str] = field(default_factory=list)
+    others: dict[tuple[str, Xid], str] = field(default_factory=dict)
+    foreign: dict[tuple[str, Xid], str] = field(default_factory=dict)
+    older: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: Report) -> None:
         """What another run found, with other decisions."""
         self.rows += other.rows
         self.unreachable.update(other.unreachable)
         self.waiting += other.waiting
+        self.asked.update(other.asked)
+        self.not_asked += [each for each in other.not_asked if each not in self.not_asked]
+        self.others.update(other.others)
+        self.foreign.update(other.foreign)
+        self.older.update(other.older)
 
     @property
     def contradicted(self) -> list[Row]:
@@ -96,7 +116,14 @@ class Report:
     def settled(self) -> bool:
         """Whether nothing of ours is left in doubt at any resource, and every commit is known to be carried out."""
         in_doubt = any(row.fate is BranchOutcome.PREPARED for row in self.rows)
-        return not (in_doubt or self.not_known or self.unreachable or self.waiting)
+        return not (in_doubt or self.not_known or self.unreachable or self.waiting or self.older)
+
+    def is_complete(self, everything: bool = False) -> bool:
+        """Whether every resource, and all decisions, that those that were asked know of have been asked.
+
+        ``everything``: branches of other programs count as well.
+        """
+        return not (self.not_asked or self.others or (everything and self.foreign))
 
 
 def recover(
@@ -110,8 +137,8 @@ def recover(
     remembered once they are reported. ``grace``: seconds, 0 for none.
 
     ``leave``: global transactions that this run must not decide; none of their branches is touched. Raises
-    DecisionRefused and DecisionUnknown if decisions can be neither read nor made; and TypeError or ValueError for a
-    ``grace`` that cannot be, before any resource is asked.
+    DecisionRefused and DecisionUnknown if decisions can be neither read nor made, or are an older copy
+    (DecisionsAreOlder); and TypeError or ValueError for a ``grace`` that cannot be, before any resource is asked.
     """
     check_grace(grace)
     return _Run(decisions, resources, grace, forget, leave).run()
@@ -133,12 +160,19 @@ def recover_with_each(
     leave: Collection[Global] = (),
 ) -> Report:
     """A run with each of several decisions, which are named by where they are; what cannot be read is reported."""
-    report = Report()
-    for place, decisions in sources.items():
+    report, owners = Report(), []
+    for place, make in sources.items():
         try:
-            report.add(recover(decisions(), resources, grace, forget, leave))
+            decisions = make()
+            owners.append(decisions)
+            report.add(recover(decisions, resources, grace, forget, leave))
+        except DecisionsAreOlder as error:
+            report.older[place] = str(error)
         except (DecisionRefused, DecisionUnknown) as error:
             report.unreachable[place] = str(error)
+    report.others = {
+        each: whose for each, whose in report.others.items() if all(one.owns(each[1]) is None for one in owners)
+    }
     return report
 
 
@@ -169,10 +203,12 @@ class _Run:
         self._asked: list[_Asked] = []
         self._to_forget: list[tuple[str, _Asked, Xid]] = []
         self._report = Report()
+        self._left: dict[str, str] = {}
 
     def run(self) -> Report:
         unfinished = self._decisions.unfinished()
         self._ask()
+        self._check_decisions()
         for asked in self._asked:
             for xid in asked.in_doubt:
                 self._meet(asked, xid)
@@ -187,10 +223,43 @@ class _Run:
             try:
                 name = resource.name
                 if not is_unique(name) or name not in {asked.name for asked in self._asked}:
-                    found = [xid for xid in resource.in_doubt() if self._is_ours(xid)]
-                    self._asked.append(_Asked(resource, name, found))
+                    found = resource.in_doubt()
+                    self._asked.append(_Asked(resource, name, [xid for xid in found if self._is_ours(xid)]))
+                    self._note_others(name, found)
+                self._report.asked[address] = name
             except (ResourceLost, ResourceRefused) as error:
                 self._report.unreachable[address] = str(error)
+
+    def _note_others(self, resource: str, found: Collection[Xid]) -> None:
+        """Branches in doubt that do not hang on these decisions, but for those that began a moment ago."""
+        for xid in found:
+            name = read_our_name(xid)
+            if name is None:
+                self._report.foreign[resource, xid] = ""
+            elif self._decisions.owns(xid) is None and not self._is_young(name):
+                self._report.others[resource, xid] = name.whose
+
+    def _is_young(self, name: GlobalName) -> bool:
+        """Whether its coordinator may still decide it."""
+        return abs(time.time() - name.began) < self._grace
+
+    def _check_decisions(self) -> None:
+        """Raises DecisionsAreOlder, before anything is settled."""
+        decisions = self._decisions
+        if not isinstance(decisions, FencedDecisions):
+            return
+        for each in self._asked:
+            for xid in each.in_doubt:
+                name = decisions.owns(xid)
+                assert name is not None, "looked at before"
+                if decisions.decision(str(name)) is None:
+                    try:
+                        check(decisions, name, xid, each, self._asked)
+                    except NotAllAsked as error:
+                        self._left[str(name)] = str(error)
+        self._report.not_asked = [
+            known for known in decisions.resources() if not any(may_be(known, each.name) for each in self._asked)
+        ]
 
     def _is_ours(self, xid: Xid) -> bool:
         return self._decisions.owns(xid) is not None and xid.globally not in self._leave
@@ -201,8 +270,9 @@ class _Run:
         transaction = str(name)
         decision = self._decisions.decision(transaction)
         if decision is None:
-            if abs(time.time() - name.began) < self._grace:
-                self._tell(transaction, asked, xid, "none", BranchOutcome.PREPARED, BEGAN_A_MOMENT_AGO)
+            why = BEGAN_A_MOMENT_AGO if self._is_young(name) else self._left.get(transaction)
+            if why is not None:
+                self._tell(transaction, asked, xid, "none", BranchOutcome.PREPARED, why)
                 return
             try:
                 aborted = not self._decisions.decide(transaction, False)

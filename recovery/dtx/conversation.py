@@ -55,6 +55,10 @@ class Lost(Exception):
     """The connection or the channel went, or had gone: it is not known whether the request has arrived."""
 
 
+class LoginDenied(Lost):
+    """No host lets this user in, of those that answer: to ask again changes nothing. The text is a sentence."""
+
+
 class Refused(Exception):
     """The broker has closed the channel, with this code and sentence."""
 
@@ -95,10 +99,15 @@ class Conversation:
         return Deadline(self._patience)
 
     def reopen(self, deadline: Deadline) -> Steps[bool]:
-        """Until there is a channel; the answer to ``Reconnect``. Raises Lost behind the deadline."""
+        """Until there is a channel; the answer to ``Reconnect``.
+
+        Raises Lost behind the deadline, and LoginDenied at once.
+        """
         while True:
             try:
                 return bool((yield Reconnect()))
+            except LoginDenied:
+                raise
             except Lost:
                 if deadline.over:
                     raise
@@ -108,6 +117,8 @@ class Conversation:
         """The same for people. Raises OperationalError."""
         try:
             return (yield from self.reopen(self.deadline()))
+        except LoginDenied as refusal:
+            raise OperationalError(str(refusal)) from refusal
         except Lost as loss:
             raise OperationalError(f"no host answers: {loss}") from loss
 

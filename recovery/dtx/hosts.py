@@ -54,3 +54,8 @@ def without_password(url: str) -> str:
     taken for a password.
     """
     return _NO_PORT.sub(r"\1\2:…", _SECRET.sub(r"\1\2@", url))
+
+
+def login_refused(address: str, user: str) -> str:
+    """Of a host that knows no such user, or whose user has another password."""
+    return f"{address} refuses the login of user {user!r}: give the right user and password in its url"

@@ -23,13 +23,25 @@ from aiormq.exceptions import (
     ChannelLockedResource,
     ChannelNotFoundEntity,
     ChannelPreconditionFailed,
+    ProbableAuthenticationError,
 )
 from yarl import URL
 
 from recovery.dtx.arguments import make_xid
-from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
+from recovery.dtx.conversation import (
+    PATIENCE,
+    Conversation,
+    LoginDenied,
+    Lost,
+    Pause,
+    Plain,
+    Reconnect,
+    Refused,
+    Request,
+    Steps,
+)
 from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError
-from recovery.dtx.hosts import checked_hosts
+from recovery.dtx.hosts import checked_hosts, login_refused
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.two_phase import TwoPhase
 from txobserver.dtx_wire import DtxMethod, End, Select, register
@@ -190,19 +202,23 @@ class _Connection(ABC):
             raise Lost(repr(error)) from error
 
     async def _connect(self) -> AbstractConnection:
-        """To the first host that answers, beginning with the one after the last. Raises Lost."""
-        reasons = []
+        """To the first host that answers, beginning with the one after the last. Raises Lost, LoginDenied."""
+        reasons, refused = [], []
         for host in list(self._hosts):
             self._hosts.append(self._hosts.pop(0))
             try:
                 found = await aio_pika.connect(host, timeout=CONNECT_SECONDS)
             except LOST as error:
+                if isinstance(error, ProbableAuthenticationError):
+                    refused.append(login_refused(f"{host.host}:{host.port}", str(host.user)))
                 reasons.append(f"{host.host}:{host.port}: {error!r}")
                 continue
             if not _has_dtx(found):
                 await found.close()
                 raise NotSupportedError(f"the server at {host.host}:{host.port} has no class dtx")
             return found
+        if refused:
+            raise LoginDenied(refused[0])
         raise Lost("; ".join(reasons))
 
 

@@ -22,10 +22,21 @@ from pika.adapters.blocking_connection import BlockingChannel, BlockingConnectio
 from pika.exceptions import ChannelClosedByBroker
 
 from recovery.dtx.arguments import make_xid
-from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
+from recovery.dtx.conversation import (
+    PATIENCE,
+    Conversation,
+    LoginDenied,
+    Lost,
+    Pause,
+    Plain,
+    Reconnect,
+    Refused,
+    Request,
+    Steps,
+)
 from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError, StaleDelivery
 from recovery.dtx.hosts import checked_hosts, without_password
-from recovery.dtx.lost import LOST, connected
+from recovery.dtx.lost import LOST, connected, why_refused
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.tagged import TaggedConnection, Tags
 from recovery.dtx.two_phase import TwoPhase
@@ -201,20 +212,24 @@ class _Connection(ABC):
         return self._tags.untold
 
     def _connect(self) -> BlockingConnection:
-        """To the first host that answers, beginning with the one after the last. Raises Lost."""
-        reasons = []
+        """To the first host that answers, beginning with the one after the last. Raises Lost, LoginDenied."""
+        reasons, refused = [], []
         for host in list(self._hosts):
             self._hosts.append(self._hosts.pop(0))
             try:
                 found = connected(host, TaggedConnection)
                 found._impl.tags = self._tags
             except LOST as error:
+                if (refusal := why_refused(error, host)) is not None:
+                    refused.append(refusal)
                 reasons.append(f"{host.host}:{host.port}: {error!r}")
                 continue
             if not found._impl.server_capabilities.get("dtx"):
                 found.close()
                 raise NotSupportedError(f"the server at {host.host}:{host.port} has no class dtx")
             return found
+        if refused:
+            raise LoginDenied(refused[0])
         raise Lost("; ".join(reasons))
 
 

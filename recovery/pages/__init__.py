@@ -1,5 +1,7 @@
 """HTML pages that need nothing beside them, by Jinja2: every value is escaped, unless it is ``Markup`` by its type.
 
+A text is shown in one line, with what cannot be printed as escapes (``txobserver.printable``).
+
 The templates stand in ``templates``, beside this file. A name that a template asks for and is not given is an error.
 """
 
@@ -11,6 +13,8 @@ from datetime import datetime
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
+
+from txobserver.printable import printable
 
 
 def render(template: str, **values: object) -> str:
@@ -25,9 +29,16 @@ def svg(figure: Figure) -> Markup:
     return Markup(text.getvalue()[text.getvalue().index("<svg") :])
 
 
+def in_plot(name: str) -> str:
+    """A name as a text of a plot: matplotlib would take what stands between two dollars for a formula."""
+    return printable(name).replace("$", r"\$")
+
+
 def _shown(value: object) -> object:
     if value is None:
         return ""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value)
     return f"{value:%H:%M:%S}" if isinstance(value, datetime) else value
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 from txobserver.errors import Error
 
@@ -22,3 +24,9 @@ def reason(error: Exception) -> str:
     text = str(error)
     said = re.findall(r"(?:PipelineError|Store\w+|Log\w+): (.+)", text) or re.findall(RAISED, text, re.MULTILINE)
     return str(said[-1]) if said else text.split("\n", 1)[0]
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """Which of the known words is most like the one that was given, whatever their case."""
+    by_lower = {each.lower(): each for each in known}
+    return by_lower[difflib.get_close_matches(given.lower(), sorted(by_lower), n=1, cutoff=0.0)[0]]

@@ -19,11 +19,12 @@ from recovery.pipeline.selection import Selection
 from recovery.reader.marks import END, Mark
 from recovery.reader.node_admin import AdminError, ask
 from recovery.reader.node_log import NodeLog
-from recovery.store.identity import read_identity
+from recovery.store.identity import Identity, read_identity
 from recovery.store.lmdb_state import read_meta
 from recovery.store.log import LogReclaimed
+from recovery.store.segment import read_header, segment_firsts, segment_path
 from txobserver.events import DtxOpen, TxOpen, TxToken
-from txobserver.frames import Frame
+from txobserver.frames import Frame, TornFrame
 from txobserver.ids import generation_of
 from txobserver.ports.store import StoreError
 
@@ -57,11 +58,27 @@ def node_name(directory: Path) -> str:
     """The node that this directory belongs to. Raises StoreError if it belongs to none."""
     identity = read_identity(directory)
     if identity is not None:
+        _check_log_is_its_own(directory, identity)
         return identity.node
     info = NodeLog(directory).identity()  # a store that has lost its identity.json still says in its log whose it is
     if info is None:
         raise StoreError(f"{directory} is no node's directory: it holds neither identity.json nor a log")
     return info.node
+
+
+def _check_log_is_its_own(directory: Path, identity: Identity) -> None:
+    """The segments of a log say whose they are. Raises StoreError; a damaged one is left for its reader to find."""
+    for first in segment_firsts(directory / "log"):
+        try:
+            segment, _ = read_header(segment_path(directory / "log", first))
+        except (FileNotFoundError, TornFrame, StoreError):
+            continue
+        if (segment.cluster, segment.node) != (identity.cluster, identity.node):
+            raise StoreError(
+                f"{directory / 'log'} holds the log of node {segment.node} of cluster {segment.cluster}, and "
+                f"identity.json beside it is of node {identity.node} of cluster {identity.cluster}: put each log back "
+                "into the directory of its node"
+            )
 
 
 def commit_point(directory: Path) -> int:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 from ha.messages.greeting import Hello, agreed, greeting
 from recovery.pipeline.source.offsets import Cluster
 from recovery.reader.declarations import declared_by
 from recovery.reader.log_wire import (
-    LENGTH,
-    MAX_ANSWER,
     MAX_PORTION,
     READ_VERSION,
     Answer,
@@ -22,15 +19,14 @@ from recovery.reader.log_wire import (
     Question,
     ReadHello,
     decode_answer,
-    decode_greeting,
-    framed,
+    encode,
 )
 from recovery.reader.marks import Mark
+from recovery.reader.node_connection import NodeConnection, NotReached, reader_secret
 from recovery.store.log import LogReclaimed
 from txobserver.frames import Frame, FrameError, decode_frame
 from txobserver.ports.store import StoreError
 
-DEADLINE_SECONDS = 15.0
 FIRST_STEP, LAST_STEP = 256, 1 << 20
 """Events that are looked back at a time: the first steps are short, since most of what is looked for is near."""
 
@@ -40,26 +36,32 @@ class RemoteLog:
 
     With ``cluster``, a node of another one is refused, and with ``cluster_id`` one of a cluster of that name that was
     founded apart; with ``node``, any other node: addresses are given anew, and
-    where a reader runs, ``localhost`` may be another machine than where the query was planned.
+    where a reader runs, ``localhost`` may be another machine than where the query was planned. ``secret_file``: where
+    the secret stands by which it proves itself (``recovery.reader.node_connection``).
 
     A connection is made when it is needed, and ends with ``close`` or with the object. Every method raises StoreError
     when the node cannot be reached, or says something else than a node says.
     """
 
-    def __init__(self, address: str, cluster: str | None = None, node: str | None = None, cluster_id: str = "") -> None:
+    def __init__(
+        self,
+        address: str,
+        cluster: str | None = None,
+        node: str | None = None,
+        cluster_id: str = "",
+        secret_file: str | None = None,
+    ) -> None:
         self.address = address
         self._cluster = cluster
         self._node = node
         self._cluster_id = cluster_id
-        self._socket: socket.socket | None = None
-        self._hello: Hello | None = None
+        self._secret_file = secret_file
+        self._connection: NodeConnection | None = None
 
     @property
     def hello(self) -> Hello:
         """Which node this is."""
-        self._connected()
-        assert self._hello is not None
-        return self._hello
+        return self._connected().hello
 
     def extent(self) -> LogExtent:
         """How far its log goes."""
@@ -113,9 +115,9 @@ class RemoteLog:
 
     def close(self) -> None:
         """End the connection."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _frames(self, first: int, last: int) -> list[Frame]:
         answer = self._ask(AskFrames(first, last, MAX_PORTION))
@@ -141,31 +143,33 @@ class RemoteLog:
     def _ask(self, question: Question) -> Answer:
         connection = self._connected()
         try:
-            connection.sendall(framed(question))
-            return decode_answer(self._message(connection))
+            connection.send(encode(question))
+            return decode_answer(connection.receive())
         except (OSError, ValueError) as error:
             self.close()
             raise StoreError(f"{self.address} does not answer: {error or type(error).__name__}") from error
 
-    def _connected(self) -> socket.socket:
-        if self._socket is not None:
-            return self._socket
-        host, _, port = self.address.rpartition(":")
+    def _connected(self) -> NodeConnection:
+        if self._connection is not None:
+            return self._connection
         try:
-            connection = socket.create_connection((host, int(port)), DEADLINE_SECONDS)
-        except (OSError, ValueError, OverflowError) as error:
-            raise StoreError(f"{self.address} cannot be reached: {error}") from error
+            secret = reader_secret(self._secret_file)
+        except ValueError as error:
+            raise StoreError(f"{self.address} cannot be read: {error}") from error
         try:
-            hello = decode_greeting(self._message(connection))
-            if not isinstance(hello, Hello):
-                raise ValueError("it greets otherwise than a node")
+            connection = NodeConnection(self.address, secret)
+        except (OSError, ValueError) as error:
+            how = "reached" if isinstance(error, NotReached) else "read"
+            raise StoreError(f"{self.address} cannot be {how}: {error or type(error).__name__}") from error
+        hello = connection.hello
+        try:
             agreed(greeting(hello.cluster, "this reader", "", 0), hello)
             self._check_whose(hello)
-            connection.sendall(framed(ReadHello(READ_VERSION, hello.cluster)))
+            connection.send(encode(ReadHello(READ_VERSION, hello.cluster)))
         except (OSError, ValueError) as error:
             connection.close()
             raise StoreError(f"{self.address} cannot be read: {error or type(error).__name__}") from error
-        self._socket, self._hello = connection, hello
+        self._connection = connection
         return connection
 
     def _check_whose(self, hello: Hello) -> None:
@@ -176,20 +180,3 @@ class RemoteLog:
             raise ValueError(f"it belongs to cluster {theirs}, not to {ours}")
         if self._node not in (None, hello.node):
             raise ValueError(f"it is node {hello.node}, and node {self._node} was found there before")
-
-    @staticmethod
-    def _message(connection: socket.socket) -> bytes:
-        (length,) = LENGTH.unpack(_exactly(connection, LENGTH.size))
-        if length > MAX_ANSWER:
-            raise ValueError(f"a message of {length} bytes")
-        return _exactly(connection, length)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        more = connection.recv(min(size - len(data), 1 << 20))
-        if not more:
-            raise ValueError("it ends the connection")
-        data += more
-    return bytes(data)

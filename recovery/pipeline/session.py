@@ -41,13 +41,18 @@ EMBEDDED = {
 processes by Unix sockets, which takes a tenth less than TCP."""
 
 
+QUIET = {"spark.log.level": "OFF"}
+"""For commands, which say in one sentence what an exception of Spark has come from"""
+
+
 def spark_session(
-    name: str = "txha", master: str | None = None, settings: Mapping[str, str] | None = None
+    name: str = "txha", master: str | None = None, settings: Mapping[str, str] | None = None, quiet: bool = False
 ) -> SparkSession:
     """The running session, or a new one with the sources and sinks of this project registered.
 
     ``master``: as for spark-submit; without it, what spark-submit has set, else ``local[*]``. Executors of a cluster
     are given this project's code; the wheels that it needs, and PySpark, they must have. ``settings`` override ours.
+    ``quiet``: Spark itself logs nothing, unless spark-submit has set a level.
     Raises PipelineError without PySpark or Java.
     """
     check_installed()
@@ -61,7 +66,7 @@ def spark_session(
     chosen = master or given.get("spark.master", None) or LOCAL
     if chosen.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # it asks for more than where to listen, and warns
-    ours = {**SETTINGS, **(EMBEDDED if chosen.startswith("local") else {})}
+    ours = {**SETTINGS, **(QUIET if quiet else {}), **(EMBEDDED if chosen.startswith("local") else {})}
     builder = SparkSession.builder.appName(name).master(chosen)
     for key, value in {**ours, **dict(given.getAll()), **(settings or {})}.items():
         builder = builder.config(key, value)

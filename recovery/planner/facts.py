@@ -50,6 +50,12 @@ class SurveyedStore(msgspec.Struct, frozen=True, kw_only=True):
     """Of a store of another cluster: whether anything was ever written to it"""
     rebuilt: bool = False
     """`txha rebuild` made it, and it has had nothing from a primary since: the store before it is lost, unseen"""
+    log_alone: bool = False
+    """The node cannot start with its queue state, and its log is whole from the first event of all on"""
+    unread: tuple[int, int] | None = None
+    """The first and the last event of the log that was not read: its checkpoint stands behind them"""
+    rotten: str = ""
+    """A sentence on damage in that part of the log, without which the node starts"""
 
     def holds(self, position: Position) -> bool:
         """Whether this event is in what the store leads to.

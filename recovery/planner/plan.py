@@ -106,6 +106,12 @@ class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True):
     alternatives: tuple[Alternative, ...] = ()
 
     @property
+    def rebuild_from(self) -> SurveyedStore | None:
+        """Where no node can be promoted: the store whose log leads furthest, and only whose queue state is ruined."""
+        alone = [store for store in self.site.stores if store.log_alone]
+        return max(alone, key=lambda store: (store.tail, store.node), default=None) if not self.choice.chosen else None
+
+    @property
     def loses(self) -> bool:
         """Whether something acknowledged is lost, or it cannot be known that none is."""
         return self.choice.chosen is not None and not self.choice.sure
@@ -233,6 +239,13 @@ def _doubts(site: Site, choice: Choice, evidence: Evidence) -> tuple[str, ...]:
             "with `txha init` if it never held anything, else restore a store from a backup, or make one from an "
             "archive (txha rebuild)"
         )
+    elif choice.chosen is None and (alone := [store for store in site.stores if store.log_alone]):
+        best = max(alone, key=lambda store: (store.tail, store.node))
+        found.append(
+            f"the log of {best.node} is whole, from the first event of all to {best.tail}, and only its state/ is "
+            "ruined: make its store anew from that log (txha rebuild), and run `txha recover` again, which asks you to "
+            "accept what a log that is cut off at its end would lack"
+        )
     elif choice.chosen is None and not _never_started(site):
         found.append(
             "there is no store to go on with: restore one from a backup, or make one from an archive (txha rebuild)"
@@ -242,6 +255,7 @@ def _doubts(site: Site, choice: Choice, evidence: Evidence) -> tuple[str, ...]:
         for store in site.stores
         if store.condition is StoreCondition.FOREIGN and store.node not in over
     ]
+    found += [f"{store.node}: {store.rotten}" for store in site.stores if store.rotten]
     found += [log.fault for log in evidence.logs if log.fault]
     found += [f"{database.address}: {database.fault}" for database in evidence.databases if database.fault]
     return tuple(found)

@@ -136,7 +136,7 @@ def _build(
         applied = replica.tail
     finally:
         state.close()
-    if not applied.sequence:
+    if not applied.sequence and (log is None or not _begins_at_first(log)):
         raise StoreError("there is no event that could be applied: neither an archive, nor a log up to a commit point")
     check(work / "state")
     tail = _copy_log(work / "log", identity, () if log is None else _frames(log, applied.sequence + 1), applied)
@@ -147,6 +147,12 @@ def _build(
         state.close()
     REAL_FILES.sync_directory(work / "state")
     create_identity(work, msgspec.structs.replace(identity, rebuilt=tail))
+
+
+def _begins_at_first(log: Path) -> bool:
+    """Whether a log goes on from nothing: then its events need not be applied here, and wait for a primary's word."""
+    firsts = segment_firsts(log / "log")
+    return firsts[:1] == [1] and next(_frames(log, 1), None) is not None
 
 
 def _apply(

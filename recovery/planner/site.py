@@ -38,15 +38,22 @@ def cluster_of(directories: Iterable[Path]) -> str:
 
 
 def look(
-    cluster: str, directories: Mapping[str, Path], found: RecordFound, nodes: frozenset[str] | None, picked: str = ""
+    cluster: str,
+    directories: Mapping[str, Path],
+    found: RecordFound,
+    nodes: frozenset[str] | None,
+    picked: str = "",
+    deep: bool = False,
 ) -> tuple[Site, list[Surveyed]]:
     """Survey every node. ``nodes``: the names of all there are, if they are known; ``picked``: see Site.
+
+    ``deep``: see survey.
 
     Raises StoreError.
     """
     record, state, why = found
     known = record.cluster_id if record is not None else ""
-    surveyed = [survey(node, directory, cluster, known) for node, directory in sorted(directories.items())]
+    surveyed = [survey(node, directory, cluster, known, deep) for node, directory in sorted(directories.items())]
     site = Site(
         cluster=cluster,
         stores=tuple(each.facts for each in surveyed),

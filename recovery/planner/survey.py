@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from ha.apply.replica import Replica, UnknownEvents
 from recovery.planner.facts import BranchInDoubt, PromotedContents, StoreCondition, SurveyedStore
+from recovery.reader.log_reader import LogReader
 from recovery.store.identity import Identity, read_identity
 from recovery.store.lmdb_state import LmdbState, check
 from recovery.store.log import Log
@@ -30,11 +31,42 @@ class Surveyed:
     loaded: Loaded | None = None
 
 
-def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Surveyed:
+def survey(node: str, directory: Path, cluster: str, cluster_id: str = "", deep: bool = False) -> Surveyed:
     """What is there of this node, which must not run. Raises StoreError for what this version cannot read.
 
-    ``cluster_id``: the identity of the cluster, if it is known already.
+    ``cluster_id``: the identity of the cluster, if it is known already. ``deep``: segments are read, too, that the node
+    does not read when it starts.
     """
+    found = _survey(node, directory, cluster, cluster_id)
+    if found.loaded is None or found.facts.condition not in (StoreCondition.WHOLE, StoreCondition.DAMAGED):
+        return found
+    unread = _unread(directory / "log", found.facts.applied)
+    if unread is None or not deep:
+        return replace(found, facts=msgspec.structs.replace(found.facts, unread=unread))
+    return replace(found, facts=msgspec.structs.replace(found.facts, rotten=_rot(directory, *unread)))
+
+
+def _unread(log: Path, applied: Position) -> tuple[int, int] | None:
+    """The events in segments that end in front of what the checkpoint leads on to."""
+    firsts = segment_firsts(log)
+    begin = max((first for first in firsts if first <= applied.sequence + 1), default=0)
+    return (firsts[0], begin - 1) if firsts and begin > firsts[0] else None
+
+
+def _rot(directory: Path, first: int, last: int) -> str:
+    """Why these events cannot all be read; empty if they can."""
+    read = first - 1
+    try:
+        for frame in LogReader(directory).frames(first):
+            read = frame.last
+            if read >= last:
+                break
+    except StoreDamaged as error:
+        return f"{error} (events {read + 1} to {last} of the log were to be read; the node starts without them)"
+    return ""
+
+
+def _survey(node: str, directory: Path, cluster: str, cluster_id: str) -> Surveyed:
     try:
         if not directory.is_dir():
             return _nothing(node, directory, StoreCondition.MISSING, f"there is no {directory}")
@@ -49,6 +81,9 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
                 return _nothing(node, directory, StoreCondition.EMPTY, "it holds no store")
         elif owner is not None and (owner.cluster, owner.node) != (cluster, node):
             why = f"it belongs to node {owner.node} of cluster {owner.cluster}"
+            return _nothing(node, directory, StoreCondition.FOREIGN, why)
+        elif identity is not None and (log := _newest_header(directory)) and _differ(log, identity):
+            why = f"its log/ is that of node {log.node} of cluster {log.cluster}: put each log back where it belongs"
             return _nothing(node, directory, StoreCondition.FOREIGN, why)
         elif identity is not None and cluster_id and identity.cluster_id not in ("", cluster_id):
             held = _read(node, directory, identity.member, "")
@@ -73,6 +108,11 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
         return found
     except OSError as error:
         raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
+
+
+def _differ(log: SegmentInfo, identity: Identity) -> bool:
+    """Whether a log is another node's than the identity beside it says."""
+    return (log.cluster, log.node) != (identity.cluster, identity.node)
 
 
 def is_damaged(node: str, directory: Path) -> bool:
@@ -106,7 +146,7 @@ def _newest_header(directory: Path) -> SegmentInfo | None:
 
 def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surveyed:
     loaded: Loaded | None = None
-    begun = False
+    begun, identity_fault = False, fault
     try:
         loaded, begun = _load(directory / "state")
     except StoreDamaged as error:
@@ -125,6 +165,7 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
         )
         return Surveyed(facts, directory, loaded)
     tail, complete = applied, True
+    state_fault = fault if loaded is None and not identity_fault else ""
     try:
         for frame in behind(directory, applied if loaded else None, begun):
             if not history or frame.generation > history[-1].generation:
@@ -141,6 +182,7 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
         applied=applied,
         history=tuple(history),
         complete=complete and (loaded is not None or tail.sequence > 0),
+        log_alone=bool(state_fault) and complete and tail.sequence > 0 and segment_firsts(directory / "log")[:1] == [1],
     )
     return Surveyed(facts, directory, loaded)
 

@@ -1,14 +1,14 @@
 """Reading the log of a running node over its peer port: the messages, and who may say what.
 
-    message: length (4 bytes, big endian), then a msgpack array
+    message: a msgpack array, under the seals of a link (``ha.messages.seals``)
 
-The node greets as it greets a peer (``ha.messages.wire.Hello``). A reader greets with ReadHello and asks; each question
-has one answer, and the next question comes after it. Nothing that a reader can send changes anything.
+Before any, node and reader prove to each other that they know a secret (``ha.messages.proof``). The node greets as it
+greets a peer (``ha.messages.greeting.Hello``). A reader greets with ReadHello and asks; each question has one answer,
+and the next question comes after it. Nothing that a reader can send changes anything.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Annotated
 
 import msgspec
@@ -17,12 +17,12 @@ from ha.messages.greeting import Hello
 from ha.messages.numbers import Number
 
 READ_VERSION = 1
-LENGTH = struct.Struct(">I")
 MAX_QUESTION = 256
 """Bytes of anything that a reader sends behind its greeting."""
 MAX_PORTION = 4 << 20
 """Bytes of frames in one answer; one more frame at most, however large that is."""
 MAX_ANSWER = 1 << 31
+NESTED = "arrays that are nested too deep"
 
 
 class ReadHello(msgspec.Struct, array_like=True, tag=100):
@@ -74,16 +74,11 @@ class NotThere(msgspec.Struct, array_like=True, tag=105):
 Question = AskExtent | AskFrames
 Answer = LogExtent | LogFrames | NotThere
 
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
+"""The bytes of a message"""
 _greeting = msgspec.msgpack.Decoder(Hello | ReadHello)
 _question = msgspec.msgpack.Decoder(Question)
 _answer = msgspec.msgpack.Decoder(Answer)
-
-
-def framed(message: object) -> bytes:
-    """A message with its length in front."""
-    data = _encode(message)
-    return LENGTH.pack(len(data)) + data
 
 
 def decode_greeting(data: bytes) -> Hello | ReadHello:
@@ -92,16 +87,24 @@ def decode_greeting(data: bytes) -> Hello | ReadHello:
         greeting: Hello | ReadHello = _greeting.decode(data)
     except msgspec.ValidationError as error:
         raise ValueError(f"it does not greet: {error}") from None
+    except RecursionError:
+        raise ValueError(f"it does not greet: {NESTED}") from None
     return greeting
 
 
 def decode_question(data: bytes) -> Question:
     """What a reader asks. Raises ValueError for anything else."""
-    question: Question = _question.decode(data)
+    try:
+        question: Question = _question.decode(data)
+    except RecursionError:
+        raise ValueError(NESTED) from None
     return question
 
 
 def decode_answer(data: bytes) -> Answer:
     """What a node answers. Raises ValueError for anything else."""
-    answer: Answer = _answer.decode(data)
+    try:
+        answer: Answer = _answer.decode(data)
+    except RecursionError:
+        raise ValueError(NESTED) from None
     return answer

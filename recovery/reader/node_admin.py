@@ -27,6 +27,8 @@ def ask(directory: Path, command: str, arguments: dict[str, Any] | None = None, 
         raise AdminError(f"{name} does not run") from None
     except TimeoutError:
         raise AdminError(f"{name} does not answer within {timeout:g} s") from None
+    except RecursionError:
+        raise AdminError(f"{name} gave an answer that is nested too deep") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise AdminError(f"{name} does not answer: {error}") from error
     if not isinstance(answer, dict) or "ok" not in answer:

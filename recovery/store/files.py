@@ -194,7 +194,8 @@ def explain(error: OSError, what: Path) -> StoreError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StoreFull(f"no space is left for {what}; make room and start the node again")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return StoreFull(f"{what} cannot be written ({os.strerror(error.errno)}); mount it writable and start again")
+        how = "mount it writable" if error.errno == errno.EROFS else "let this user write there"
+        return StoreFull(f"{what} cannot be written ({os.strerror(error.errno)}); {how} and start again")
     if error.errno in NOTHING_OF_THE_STORE:
         return StoreBusy(f"{what} could not be opened or read ({error.strerror}); start again")
     return StoreError(f"{what} failed: {error.strerror or error}")

@@ -83,7 +83,7 @@ def read_identity(directory: Path) -> Identity | None:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     try:
         identity = msgspec.json.decode(data, type=Identity)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreDamaged(f"{path} is damaged; restore it or let the node rejoin with a new store") from error
     if not 1 <= identity.format <= FORMAT_VERSION:
         raise StoreError(

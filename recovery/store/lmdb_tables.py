@@ -18,6 +18,7 @@ import msgspec
 from recovery.store.invariants import check_counts, check_meta
 from recovery.store.lmdb_declared import DeclaredRows, read_declared
 from recovery.store.lmdb_entries import drop, sealed, unsealed, write_changes
+from txobserver.bindings import as_read, written
 from txobserver.events import TxEvent
 from txobserver.outcomes import Outcomes, Remembered
 from txobserver.ports.store import Checkpoint, Loaded, Meta, QueueSummary, StoreDamaged, StoreError
@@ -34,8 +35,8 @@ _VERSION_KEY = b"format"
 _OPENED_KEY = b"opened"
 _LOG_KEY = b"log begun"
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode_meta = msgspec.msgpack.Decoder(Meta).decode
+_encode = msgspec.msgpack.Encoder(enc_hook=written).encode
+_decode_meta = msgspec.msgpack.Decoder(Meta, dec_hook=as_read).decode
 _decode_open = msgspec.msgpack.Decoder(QueueSummary).decode
 _decode_event = msgspec.msgpack.Decoder(TxEvent).decode
 _decode_outcome = msgspec.msgpack.Decoder(Remembered).decode
@@ -158,11 +159,12 @@ class Tables:
                 while cursor.set_range(_TX_KEY.pack(tx, 0)) and _TX_KEY.unpack(cursor.key())[0] == tx:
                     summary.take(*_TX_KEY.unpack(cursor.key()))
                     cursor.delete()
-            for tx, sequence, event in checkpoint.tx_events:
-                key = _TX_KEY.pack(tx, sequence)
-                if not cursor.set_key(key):
-                    summary.put(tx, sequence)
-                cursor.put(key, sealed(key, _encode(event)))
+            for tx, events in checkpoint.tx_events:
+                for sequence, event in events:
+                    key = _TX_KEY.pack(tx, sequence)
+                    if not cursor.set_key(key):
+                        summary.put(tx, sequence)
+                    cursor.put(key, sealed(key, _encode(event)))
         txn.put(_OPEN_KEY, sealed(_OPEN_KEY, _encode(summary)), db=self._meta)
 
     def _write_outcomes(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:

@@ -97,7 +97,7 @@ def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
         raise StoreError(f"{path} has format version {version}; this version of txha reads 1 to {FORMAT_VERSION}")
     try:
         return msgspec.msgpack.decode(description, type=SegmentInfo), _HEADER_SIZE + length
-    except ValueError:
+    except (ValueError, RecursionError):
         raise damaged from None
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 
-from recovery.pages import render, svg
+from recovery.pages import in_plot, render, svg
 from recovery.pipeline.audit.course import Course
 from recovery.pipeline.audit.findings import SHOWN
 from recovery.pipeline.audit.names import BREACHES
@@ -105,7 +105,7 @@ def _take_overs(course: Course) -> Figure | None:
         return None
     figure = Figure(figsize=(WIDTH, 0.9 + 0.3 * len(known)), layout="constrained")
     plot = figure.subplots()
-    names = [f"{each.generation}: {each.primary}, {each.at:%H:%M:%S}" for each in known]
+    names = [f"{each.generation}: {in_plot(each.primary)}, {each.at:%H:%M:%S}" for each in known]
     plot.barh(names, [each.pause or 0.0 for each in known], color=BAD)
     plot.invert_yaxis()
     plot.set_xlabel("seconds without a commit or a publish")
@@ -127,7 +127,7 @@ def _flow(course: Course) -> Figure | None:
         for label, colour, name in (("in", CALM, "put"), ("out", WARM, "taken")):
             values = [getattr(flows[at], name) / course.seconds if at in flows else 0.0 for at in times]
             plot.stairs(values, edges, baseline=None, color=colour, label=label)
-        plot.set_title(queue, fontsize="small", loc="left")
+        plot.set_title(in_plot(queue), fontsize="small", loc="left")
         plot.set_ylabel("messages/s")
         plot.set_ylim(bottom=0)
         plot.xaxis_date()

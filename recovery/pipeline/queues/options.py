@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from recovery.dtx.errors import ProgrammingError
 from recovery.dtx.hosts import checked_hosts, urls_in
-from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.errors import PipelineError, nearest
 
 SPARKS_OWN = {"queryname"}
 """What Spark adds to the options of a writer."""
@@ -96,8 +96,11 @@ def options_of(kind: type[T], given: Mapping[str, str]) -> T:
     """The options that Spark hands over. Raises PipelineError, with what is wrong, also for one that is not known."""
     names = {(field.alias or name).lower(): name for name, field in kind.model_fields.items()}
     if unknown := [key for key in given if key.lower() not in names.keys() | SPARKS_OWN]:
-        there = ", ".join(sorted(field.alias or name for name, field in kind.model_fields.items()))
-        raise PipelineError(f"txha-queue has no option {unknown[0]} here; there are {there}")
+        there = sorted(field.alias or name for name, field in kind.model_fields.items())
+        raise PipelineError(
+            f"txha-queue has no option {unknown[0]} here; the nearest is {nearest(unknown[0], there)}, and there are "
+            f"{', '.join(there)}"
+        )
     try:
         return kind(**{names[key.lower()]: value for key, value in given.items() if key.lower() in names})
     except ValidationError as error:

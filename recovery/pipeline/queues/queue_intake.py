@@ -224,7 +224,15 @@ class QueueIntake:
             return self._here.messages(wanted)
 
     def _make_room(self) -> None:
-        """All that may be here is here, and none of it is what is wanted."""
+        """All that may be here is here, and none of it is what is wanted.
+
+        What Spark has committed is in the way: drivers that were killed before they settled it may have left as much as
+        may be here at all.
+        """
+        before = self._here.count
+        self.settlements.settle(self._broker, self._here, None)
+        if self._here.count < before:
+            return
         if self._prefetch == HIGHEST_PREFETCH:
             raise PipelineError(
                 f"{HIGHEST_PREFETCH} messages of queue {self._options.queue} are not settled, and those that are "

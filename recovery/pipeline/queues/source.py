@@ -65,6 +65,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan a batch: ``start`` again if there is nothing. Raises PipelineError, recovery.dtx.errors."""
         before = offset_of(start)
         intake = self._open(before)
+        intake.settle((), _in(intake.history, before).done)  # first: what is not settled may leave no room for others
         size = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages_per_batch
         size = min(size, self._options.max_messages_per_batch)
         if self._available_now:

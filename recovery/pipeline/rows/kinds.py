@@ -39,6 +39,8 @@ _KINDS = {
     e.GlobalForget: "forget-global",
     e.TxToken: "token",
 }
+KINDS = frozenset(_KINDS.values())
+"""What the column ``kind`` of an event can say."""
 _TAGS: dict[Any, str] = {kind.__struct_config__.tag: name for kind, name in _KINDS.items()}
 _NAMES = [_TAGS.get(tag) for tag in range(max(_TAGS) + 1)]
 _decoder = msgspec.msgpack.Decoder(e.Event)

@@ -116,9 +116,11 @@ class RunningNode:
     address: str
     cluster: str
     cluster_id: str = ""
+    secret_file: str | None = None
+    """Where the reader's secret stands, on each machine that reads; it is not sent to them."""
 
     def log(self) -> RemoteLog:
-        return RemoteLog(self.address, self.cluster, self.node, self.cluster_id)
+        return RemoteLog(self.address, self.cluster, self.node, self.cluster_id, self.secret_file)
 
     def extent(self, until: Until) -> Extent:
         with closing(self.log()) as log:
@@ -155,7 +157,7 @@ def places_of(options: LogSourceOptions, on_problem: Callable[[Exception], None]
     found: dict[str, tuple[str, LogSite]] = {}
     finders: list[Callable[[], list[tuple[str, LogSite]]]] = [
         *(partial(_below, Path(path)) for path in options.paths),
-        *(partial(_at, address, options.cluster) for address in options.nodes),
+        *(partial(_at, address, options.cluster, options.secret_file) for address in options.nodes),
     ]
     for find in finders:
         try:
@@ -176,9 +178,10 @@ def _below(path: Path) -> list[tuple[str, LogSite]]:
     return [(str(each), Directory(node_name(each), str(each))) for each in _directories(path)]
 
 
-def _at(address: str, cluster: str | None) -> list[tuple[str, LogSite]]:
-    with closing(RemoteLog(address, cluster)) as log:
-        return [(address, RunningNode(log.hello.node, address, log.hello.cluster, log.hello.cluster_id))]
+def _at(address: str, cluster: str | None, secret_file: str | None) -> list[tuple[str, LogSite]]:
+    with closing(RemoteLog(address, cluster, secret_file=secret_file)) as log:
+        hello = log.hello
+    return [(address, RunningNode(hello.node, address, hello.cluster, hello.cluster_id, secret_file))]
 
 
 def _directories(path: Path) -> list[Path]:

@@ -9,35 +9,40 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.errors import PipelineError, nearest
 from recovery.pipeline.node import Until
+from recovery.pipeline.rows.kinds import KINDS
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import ColumnCondition, Selection
 from txobserver.ids import COUNTER_BITS, generated_id
 
 PARTITION_BYTES = 32 << 20
 LISTED = ("node", "queue", "kind", "xid", "transaction")
-KNOWN = {
+NAMES = (
     "path",
     "paths",
     "nodes",
     "cluster",
+    "secretfile",
     "until",
     "from",
     "to",
-    "partitionbytes",
-    "startingoffsets",
-    "maxeventsperbatch",
-    "failondataloss",
+    "partitionBytes",
+    "startingOffsets",
+    "maxEventsPerBatch",
+    "failOnDataLoss",
     "columns",
-    "pushfilters",
+    "pushFilters",
     *LISTED,
-}
+)
+"""The options, as people write them; Spark gives their names in lower case."""
+KNOWN = {name.lower() for name in NAMES}
 
 
 @dataclass(frozen=True)
 class LogSourceOptions:
-    """``paths``: directories of nodes, or of clusters of them. ``nodes``: host:port of running nodes' peer ports."""
+    """``paths``: directories of nodes, or of clusters of them. ``nodes``: host:port of running nodes' peer ports, with
+    the file of the secret by which they are read."""
 
     paths: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -49,13 +54,15 @@ class LogSourceOptions:
     max_events: int | None
     fail_on_data_loss: bool
     push_filters: bool
+    secret_file: str | None
 
 
 def parse_options(given: Mapping[str, str]) -> LogSourceOptions:
     """Raises PipelineError with a sentence for people."""
     options = {key.lower(): value for key, value in given.items()}
     if unknown := sorted(set(options) - KNOWN):
-        raise PipelineError(f"the source txha has no option {unknown[0]!r}")
+        near = nearest(unknown[0], NAMES)
+        raise PipelineError(f"the source txha has no option {unknown[0]!r}; the nearest is {near}")
     named = (*_listed(options.get("path", "")), *_listed(options.get("paths", "")))
     paths = tuple(str(Path(path).absolute()) for path in named)  # tasks run elsewhere, in directories of their own
     nodes = _listed(options.get("nodes", ""))
@@ -77,6 +84,7 @@ def parse_options(given: Mapping[str, str]) -> LogSourceOptions:
         _number(options, "maxeventsperbatch"),
         _truth("failOnDataLoss", options.get("failondataloss", "true")),
         _truth("pushFilters", options.get("pushfilters", "false")),
+        str(Path(options["secretfile"]).absolute()) if "secretfile" in options else None,
     )
 
 
@@ -141,6 +149,11 @@ def _conditions(options: Mapping[str, str]) -> list[ColumnCondition]:
 
 def _values(name: str, text: str) -> tuple[Any, ...]:
     items = _listed(text)
+    if name == "kind" and (unknown := [item for item in items if item not in KINDS]):
+        raise PipelineError(
+            f"there is no kind {unknown[0]!r}; the nearest is {nearest(unknown[0], KINDS)}, and there are "
+            f"{', '.join(sorted(KINDS))}"
+        )
     return tuple(transaction_number(item) for item in items) if name == "transaction" else items
 
 
