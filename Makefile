@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test slices lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants fuzz stress money amqp-programs docs image clean
+.PHONY: help install demo test slices lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants attacks fuzz stress money amqp-programs docs image clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -124,11 +124,15 @@ money: install ## Money between two databases while everything is killed: make m
 	@bash tests/system_packages.sh >&2
 	@$(VENV)/bin/python -m python_tests.suites.money --rounds $(MONEY_ROUNDS) --seed $(MONEY_SEED) $(OPTIONS)
 
+attacks: install ## What harms, at every port of three nodes: make attacks [OPTIONS="--rabbitmq|--only NAME|--list|--slice|--help"]; writes docs/attacks.md
+	@echo "== attacks: one after the other, while a well-behaved client commits" >&2
+	@$(VENV)/bin/python -m python_tests.suites.attacks $(if $(filter --only --list --slice --scale --others-only,$(OPTIONS)),,--write docs/attacks.md) $(OPTIONS)
+
 EXAMPLES ?= 20000
 SEED := $(or $(SEED),$(shell date +%s))
 fuzz: $(STAMP) ## New generated cases for models and decoders: make fuzz EXAMPLES=20000 SEED=7
 	@echo "== fuzz: $(EXAMPLES) examples for each test, seed $(SEED)"
-	@TXHA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest -m fuzz --timeout=0 --hypothesis-seed=$(SEED)
+	@TXHA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest -m fuzz --timeout=0 -o faulthandler_timeout=0 --hypothesis-seed=$(SEED)
 
 ROUNDS ?= 100
 stress: install ## Faults of every kind under load, as many rounds as you like: make stress ROUNDS=100 SEED=7
@@ -144,7 +148,9 @@ docs: ## The documentation as a site, into build/site; a link that leads nowhere
 
 image: install ## The Dockerfile's steps in roots of their own, without a container engine; as root; needs debootstrap
 	@echo "== image: each step of the Dockerfile in a new Debian; about five minutes"
-	@$(VENV)/bin/python -m pytest -m image tests/packaging
+	@[ "$$(id -u)" = 0 ] || { echo "make image makes roots of its own: run it as root" >&2; exit 2; }
+	@command -v debootstrap >/dev/null || { echo "make image needs debootstrap: apt-get install debootstrap" >&2; exit 2; }
+	@$(VENV)/bin/python -m pytest -m image -o faulthandler_timeout=0 tests/packaging
 
 clean: ## Remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -41,6 +41,8 @@ class AioWorkers(threading.Thread):
     def stop(self) -> None:
         """Let them finish. Raises TimeoutError if they do not end, and what ended them early if anything did."""
         self.stopping.set()
+        if self.ident is None:
+            return  # never started: what came before it failed, and that is what is told
         self.join(PATIENCE + 10)
         if self.is_alive():
             raise TimeoutError(f"aio-pika's workers did not end within {PATIENCE + 10:.0f} s")

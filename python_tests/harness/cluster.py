@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +23,10 @@ from broker_plugin.cli.layout import LOWEST_PORT, ClusterError, ephemeral_range,
 from python_tests.harness.waiting import wait_until
 
 START_SECONDS = 30.0
+HOST_COMMAND = "TXHA_TEST_HOST"
+"""Environment: a command that runs a host broker, with ``{socket}`` for where its node listens. Clusters that are
+started here then have such brokers in place of the embedded one (docs/hosts.md)."""
+SOCKET = "host.sock"
 
 
 def free_base_port(count: int) -> int:
@@ -39,6 +46,11 @@ def free_base_port(count: int) -> int:
 def end_on_sigterm() -> None:
     """From now on SIGTERM leaves this process as an error would, so that it ends what it has started."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+def limit_files(limit: int) -> None:
+    """From now on this process, and what it starts, may open so many files at most."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 class NodeProcesses:
@@ -92,17 +104,75 @@ class NodeProcesses:
         return self._added[name].poll()
 
 
+class HostBrokers:
+    """The host brokers of a cluster's nodes, one process each, where ``command`` runs one; none without it.
+
+    A broker outlives its node: it is to attach again when the node has been started anew.
+    """
+
+    def __init__(self, directory: Path, nodes: int, command: str | None) -> None:
+        self._directory = directory
+        self._nodes = [f"node-{number + 1}" for number in range(nodes)]
+        self._command = shlex.split(command) if command else []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What ``txha cluster`` is to be given."""
+        return ("--set", f"host.socket={SOCKET}") if self._command else ()
+
+    def start(self) -> None:
+        """Start those that do not run; they wait for their nodes."""
+        missing = [node for node in self._nodes if self._command and node not in self._processes]
+        for node in missing:
+            socket = str(self._directory / node / SOCKET)
+            command = [word.replace("{socket}", socket) for word in self._command]
+            with self._directory.with_name(self._directory.name + ".hosts").open("ab") as log:
+                self._processes[node] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def pid(self, node: str) -> int:
+        """The process of this node's broker. Raises KeyError if there is none."""
+        return self._processes[node].pid
+
+    def kill(self, node: str) -> None:
+        """SIGKILL; ``start`` starts another one. Raises KeyError if there is none."""
+        process = self._processes.pop(node)
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """End them."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)
+        for process in self._processes.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes = {}
+
+
 class LocalCluster:
     """Three nodes (by default) below ``directory``. A context manager: everything it started is ended with it."""
 
     def __init__(
-        self, directory: Path, nodes: int = 3, *options: str, environment: dict[str, str] | None = None
+        self,
+        directory: Path,
+        nodes: int = 3,
+        *options: str,
+        environment: dict[str, str] | None = None,
+        files: int | None = None,
     ) -> None:
+        """``files``: how many each process of it may open, at most."""
         self.directory = directory
         self.count = nodes
         self.base_port = free_base_port(nodes)
-        self._options = options
+        self.hosts = HostBrokers(directory, nodes, os.environ.get(HOST_COMMAND))
+        self._options = (*options, *self.hosts.options)
         self._environment = {**os.environ, **(environment or {})}
+        self._files = files
         self._supervisor: subprocess.Popen[str] | None = None
         self.processes = NodeProcesses(directory)
 
@@ -132,6 +202,7 @@ class LocalCluster:
         """Start, and wait for ``cluster ready``. Raises RuntimeError if that does not come."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         log = self.directory.with_name(self.directory.name + ".err")
+        self.hosts.start()
         with log.open("ab") as errors:
             self._supervisor = subprocess.Popen(
                 [
@@ -142,6 +213,7 @@ class LocalCluster:
                 stderr=errors,
                 text=True,
                 env=self._environment,
+                preexec_fn=partial(limit_files, self._files) if self._files is not None else None,
             )
         assert self._supervisor.stdout is not None
         line = self._supervisor.stdout.readline()
@@ -165,6 +237,7 @@ class LocalCluster:
                 process.wait()
         self._supervisor = None
         self.processes.forget()
+        self.hosts.stop()
 
     def status(self) -> list[dict[str, Any]]:
         """What ``txha status --json`` says; asked from here, since a process for each question would cost half a second
@@ -243,7 +316,7 @@ class LocalCluster:
 
     def node_command(self, name: str, settings: Sequence[str] = ()) -> list[str]:
         """How one node is run by itself."""
-        options = [word for setting in settings for word in ("--set", setting)]
+        options = [*self.hosts.options, *(word for setting in settings for word in ("--set", setting))]
         config = self.directory / name / "node.toml"
         return [sys.executable, "-m", "broker_plugin.cli.main", "node", "--config", str(config), *options]
 

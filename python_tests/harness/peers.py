@@ -126,7 +126,11 @@ class RabbitMq:
 
     def usage(self) -> Usage:
         """Of all nodes."""
-        return usage_of([int(self._control(node, "eval", "os:getpid().").strip().strip('"')) for node in self._nodes()])
+        return usage_of(self.pids())
+
+    def pids(self) -> list[int]:
+        """Of all nodes, in their order."""
+        return [int(self._control(node, "eval", "os:getpid().").strip().strip('"')) for node in self._nodes()]
 
     def whole(self) -> bool:
         """Every node is running."""

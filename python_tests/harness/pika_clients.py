@@ -68,6 +68,8 @@ class Client(threading.Thread):
     def stop(self) -> None:
         """Let it finish. Raises TimeoutError if it does not end, and what ended it early if anything did."""
         self.stopping.set()
+        if self.ident is None:
+            return  # never started: what came before it failed, and that is what is told
         self.join(20)
         if self.is_alive():
             raise TimeoutError(f"{self.name} did not end within 20 s")

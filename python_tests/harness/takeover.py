@@ -60,9 +60,7 @@ def _trial(cluster: LocalCluster) -> float:
 def _publish(port: int) -> bool:
     """Whether a publish to this node was confirmed."""
     try:
-        with connected(
-            pika.ConnectionParameters("127.0.0.1", port, socket_timeout=1, stack_timeout=5)
-        ) as connection:
+        with connected(pika.ConnectionParameters("127.0.0.1", port, socket_timeout=1, stack_timeout=5)) as connection:
             channel = connection.channel()
             channel.queue_declare(QUEUE, durable=True)
             channel.confirm_delivery()

@@ -22,6 +22,8 @@ from python_tests.harness.stress.syncs import Disks, together
 from python_tests.harness.waiting import wait_until
 from recovery.reader.node_admin import AdminError, ask
 
+USER = "stress"
+"""Who logs in, and the password. It is not guest, who comes over loopback only: nodes have networks of their own."""
 PATIENCE = 0.5
 """Seconds within which a node that is well answers its administration"""
 
@@ -50,7 +52,10 @@ class StressCluster(LocalCluster):
         self.disks = disks
         self.small = None if small is None else self.names[small]
         self.disk = SmallDisk(directory / self.names[small]) if small is not None else None
-        self._settings = list(settings)
+        self._users = directory.with_name(f"{directory.name}-users.toml")
+        self._settings = [f"amqp.users_file={self._users}", *settings]
+        if small is not None:  # what a full disk does is wanted, not the alarm before it
+            self._settings.insert(0, "store.disk_free_bytes=0")
         self._identifier = ""
         self._mounted = False
 
@@ -58,7 +63,7 @@ class StressCluster(LocalCluster):
     def urls(self) -> list[str]:
         """Of all nodes, as clients take them."""
         hosts = [self.network.host(index) for index in range(self.count)]
-        return [f"amqp://guest:guest@{host}:{port}/" for host, port in zip(hosts, self.ports, strict=True)]
+        return [f"amqp://{USER}:{USER}@{host}:{port}/" for host, port in zip(hosts, self.ports, strict=True)]
 
     def start(self) -> StressCluster:
         """Start, and wait until every node is ready.
@@ -67,6 +72,7 @@ class StressCluster(LocalCluster):
         """
         try:
             self.network.open()
+            self._write_users()
             plan = plan_cluster(self.directory, self.count, self.base_port, self._settings, self.network)
             self._identifier = plan.identifier
             plan.write()
@@ -82,6 +88,11 @@ class StressCluster(LocalCluster):
             self.stop()
             raise
         return self
+
+    def _write_users(self) -> None:
+        self._users.parent.mkdir(parents=True, exist_ok=True)
+        self._users.touch(mode=0o600)
+        self._users.write_text(f'{USER} = "{USER}"\n')
 
     def __enter__(self) -> StressCluster:
         return self.start()

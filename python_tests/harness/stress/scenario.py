@@ -129,13 +129,19 @@ class Stress:
         self._say(f"judged: {verdict.committed} transactions committed, {len(verdict.broken)} broken promises")
 
     def _round(self, number: int) -> None:
-        """Load, faults, load; then everything must be well and commits go on. Raises TimeoutError."""
-        began = time.monotonic()
+        """Load, faults, load; then everything must be well and commits go on. Raises TimeoutError.
+
+        What begins or ends late moves all that comes later, so that faults overlap only where the schedule says so.
+        """
+        began, late = time.monotonic(), 0.0
         agenda = SortedKeyList(key=itemgetter(0, 1))
         agenda.update((step.at, order, step, None) for order, step in enumerate(self._schedule.round()))
         try:
             while agenda:
                 at, order, step, active = agenda.pop(0)
+                if active is None and at < step.at + late:
+                    agenda.add((step.at + late, order, step, None))
+                    continue
                 others = [until for until, _, _, other in agenda if other is not None]
                 if active is None and others and step.kind in self._site.cluster_wide:
                     agenda.add((max(others), order, step, None))  # it has the place for itself
@@ -144,10 +150,14 @@ class Stress:
                 if active is None:
                     active = self._begin(number, step, alone=not others)
                     if active is not None:
-                        until = time.monotonic() - began + step.seconds
-                        agenda.add((until, order, step, active))
+                        now = time.monotonic() - began
+                        late = max(late, now - step.at)
+                        agenda.add((now + step.seconds, order, step, active))
+                    elif others:
+                        agenda.add((max(others), order, step, None))  # its target is there when the others have ended
                 else:
                     self._heal(*active)
+                    late = max(late, time.monotonic() - began - step.at - step.seconds)
         finally:
             for _, _, _, active in agenda:
                 if active is not None:
@@ -160,7 +170,8 @@ class Stress:
     def _begin(self, number: int, step: Step, alone: bool) -> tuple[Fault, Injection] | None:
         """Let a fault happen, in the middle of commits if possible. ``alone``: no other one lasts.
 
-        What a fault before it has ended cannot be hit, but will be there again.
+        What a fault before it has ended cannot be hit, but will be there again. Returns None if there was nothing to
+        hit: at once where another fault lasts, else after ``FIND_SECONDS``.
         """
         until = time.monotonic() + (FIND_SECONDS if alone else 0.0)
         while True:
@@ -168,7 +179,7 @@ class Stress:
                 return self._strike(number, step, alone)
             except LookupError as error:
                 if time.monotonic() >= until:
-                    self._say(f"round {number}: no {step.kind}, {error}")
+                    self._say(f"round {number}: no {step.kind}{'' if alone else ' yet'}, {error}")
                     return None
             time.sleep(0.1)
 

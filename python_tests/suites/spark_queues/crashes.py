@@ -38,7 +38,7 @@ VICTIMS = {
 }
 IN, OUT = "in", "out"
 WENT_ON, AGAIN = "goes on", "starts again"
-PATIENCE = 120.0
+PATIENCE = 240.0
 SETTINGS = ("--set", "timing.lease_ttl=2", "--set", "timing.prepare_timeout=20")
 
 

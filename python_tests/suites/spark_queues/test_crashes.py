@@ -13,7 +13,7 @@ import pytest
 from python_tests.suites.spark_queues.crashes import AGAIN, ASLEEP, PRIMARY, WENT_ON, Case, Site
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.slice
 def test_each_message_comes_out_once(may_kill_nodes: None, tmp_path: Path) -> None:
     with Site(tmp_path / "site") as site:

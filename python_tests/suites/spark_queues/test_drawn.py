@@ -47,6 +47,7 @@ FINDS = {
     "elsewhere-is-none": 158,
     "empty-is-none": 158,
     "any-history-is-ones-own": 44,
+    "full-is-the-end": 10,
 }
 """A seed for each fault."""
 
@@ -117,6 +118,14 @@ def test_a_loss_is_accepted_now_and_then() -> None:
     cases = [case for case in map(draw, range(1, 401)) if case.accepts_loss]
     assert 8 <= len(cases) <= 32 and {case.tolerant for case in cases} == {True, False}
     assert not any(case.real or case.astray is not None or case.steps[0].deeds != (LEAVE_BEHIND,) for case in cases)
+
+
+def test_the_source_is_full_now_and_then() -> None:
+    """Drawn apart: what other seeds draw does not depend on it."""
+    cases = [case for case in map(draw, range(1, 401)) if case.full]
+    assert 8 <= len(cases) <= 32
+    assert not any(case.real or case.accepts_loss or case.astray is not None for case in cases)
+    assert all(case.prefetch == 2 * case.per_batch for case in cases)
 
 
 def test_the_steps_are_those_of_source_and_sink() -> None:

@@ -104,6 +104,7 @@ class Case(NamedTuple):
     ``patience``: the option, in seconds. ``real``: by Spark itself, and not by an engine that calls what Spark calls.
     ``tolerant``: of a case in which a loss of data is accepted: whether the query goes on behind it (failOnDataLoss is
     false and newRecord true from then on), or refuses and gets a new checkpoint.
+    ``full``: no more messages may be at the source, unsettled, than two batches have.
     """
 
     seed: int
@@ -116,6 +117,12 @@ class Case(NamedTuple):
     patience: float = 20.0
     real: bool = False
     tolerant: bool = False
+    full: bool = False
+
+    @property
+    def prefetch(self) -> int | None:
+        """How many messages may be at the source; None for as many as the protocol lets a consumer have."""
+        return 2 * self.per_batch if self.full else None
 
     @property
     def first_rows(self) -> int:
@@ -132,4 +139,5 @@ class Case(NamedTuple):
         how += ", attempts doubled" if self.doubled else ""
         how += f", row {self.astray} astray" if self.astray is not None else ""
         how += ", goes on behind the loss" if self.tolerant else ""
+        how += ", two batches at the source" if self.full else ""
         return f"seed {self.seed}: {how}; " + "; ".join(map(str, self.steps))

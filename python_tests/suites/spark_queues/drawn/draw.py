@@ -53,6 +53,9 @@ TWO_DRIVERS = 0.06
 LOSS_ACCEPTED = 0.05
 """Of the cases that are neither, so many have an accepted loss of data; drawn apart for the same reason."""
 
+SOURCE_FULL = 0.05
+"""Of the cases that are none of these, so many have a source that is full of what is not settled; drawn apart, too."""
+
 QUICK, PATIENT = 2.0, 20.0
 """Seconds of the option patience: of a driver that gives up while an operator looks, and of one that waits."""
 
@@ -81,6 +84,9 @@ def draw(seed: int) -> Case:
     apart = random.Random(f"an accepted loss, {seed}")
     if apart.random() < LOSS_ACCEPTED:
         return _loss_accepted(apart, case)
+    apart = random.Random(f"a full source, {seed}")
+    if apart.random() < SOURCE_FULL:
+        return _full(apart, case)
     return FAMILIES[family][1](by, case)
 
 
@@ -101,6 +107,17 @@ def _loss_accepted(by: random.Random, case: Case) -> Case:
     accepted = Step(by.choice((ANY, *POINTS)), by.randint(0, 3), (*stops, ACCEPT_LOSS))
     case = case._replace(per_batch=by.randint(2, 8), patience=PATIENT, tolerant=tolerant)
     return case._replace(steps=(behind, accepted, _step(by)))
+
+
+def _full(by: random.Random, case: Case) -> Case:
+    """A driver dies between Spark's commit and its settlement, and so does the next one behind the next batch.
+
+    With batches as large as can be, what is not settled then is nearly all that a consumer may have.
+    """
+    point, passes = by.choice((("offset logged", 1), ("settling", 0)))  # of the second batch: the first is committed
+    first = Step(point, passes + by.randint(0, 1), (KILL_DRIVER,))
+    steps = (first, Step("commit logged", 0, (KILL_DRIVER,)), _step(by))
+    return case._replace(rows=18, per_batch=by.randint(2, 4), patience=PATIENT, full=True, steps=steps)
 
 
 def _at_spark(by: random.Random) -> tuple[Step, ...]:

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from python_tests.suites.spark_queues.drawn.points import FAILED, RAN, Points
+from recovery.pipeline.queues import queue_intake
 from recovery.pipeline.queues.names import Batch
 from recovery.pipeline.queues.options import QueueSourceOptions, SinkOptions
 from recovery.pipeline.queues.sink import StreamSink, Written, write
@@ -34,7 +35,8 @@ ATTEMPTS = 3
 class Job(NamedTuple):
     """What a driver is started with. ``astray``: the body of a row that goes to the queue ``elsewhere``.
 
-    ``tolerant``: failOnDataLoss is false, and newRecord true.
+    ``tolerant``: failOnDataLoss is false, and newRecord true. ``prefetch``: how many messages may be at the source
+    unsettled; None for as many as the protocol lets a consumer have.
     """
 
     urls: str
@@ -49,6 +51,7 @@ class Job(NamedTuple):
     doubled: bool
     patience: float
     tolerant: bool
+    prefetch: int | None = None
 
 
 class FasterDriver(Exception):
@@ -184,6 +187,8 @@ def _end_with(failed: threading.ExceptHookArgs) -> None:
 def drive(job: Job, told: Connection) -> None:
     """In a process of its own, which is killed in the end: start after start, each told how it ended."""
     threading.excepthook = _end_with
+    if job.prefetch is not None:
+        queue_intake.HIGHEST_PREFETCH = job.prefetch
     points = Points(told)
     points.install()
     while True:

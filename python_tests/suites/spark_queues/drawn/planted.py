@@ -114,6 +114,17 @@ def _any_history_is_ones_own() -> Any:
     return mock.patch.object(queue_intake, "history_of", lambda told: "")
 
 
+def _full_is_the_end() -> Any:
+    """A source that is full of what Spark has committed gives up, though it could settle that."""
+    make_room = QueueIntake._make_room
+
+    def make_room_or_give_up(intake: QueueIntake) -> None:
+        with mock.patch.object(intake.settlements, "settle", lambda *arguments: None):
+            make_room(intake)
+
+    return mock.patch.object(QueueIntake, "_make_room", make_room_or_give_up)
+
+
 FAULTS: dict[str, Callable[[], Any]] = {
     "undelivered-is-gone": _undelivered_is_gone,
     "returns-behind-prepare": _returns_behind_prepare,
@@ -121,6 +132,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "empty-is-none": _empty_is_none,
     "anothers-is-ones-own": _anothers_is_ones_own,
     "any-history-is-ones-own": _any_history_is_ones_own,
+    "full-is-the-end": _full_is_the_end,
 }
 """By name."""
 

@@ -137,7 +137,7 @@ class Run:
         astray = None if case.astray is None else f"row-{case.astray}"
         names = (self._query, self._names.source, self._names.target, self._names.elsewhere, astray, self._checkpoint)
         tolerant = case.tolerant and self._loss.accepted
-        how = case.per_batch, partitions, case.doubled, case.patience, tolerant
+        how = case.per_batch, partitions, case.doubled, case.patience, tolerant, case.prefetch
         self._driver.start(Job(",".join(self._brokers.urls), *names, *how))
         self._trace.append(f"driver {self._driver.count} starts, {partitions} partitions")
 
