@@ -86,7 +86,7 @@ def main() -> None:
     """Print the table."""
     stages = Stages()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(10_000, 4, 100_000)
     reading, primary, backup = map(min, zip(*(stages.round() for _ in range(ROUNDS)), strict=True))
     print(f"core {running()}, microseconds per message:")
     print(f"  primary: frames to events of the stream        {reading:6.2f}")

@@ -30,6 +30,10 @@ ALLOWED = {
     ("node/main.py", "create_server"): "a look whether the port is free; what connects meanwhile is not served",
     ("node/main.py", "Protocol"): "the same",
     ("node/main.py", "Timer"): "it ends a process that does nothing any more but wait for its threads",
+    ("node/resident.py", "Thread"): "it gives memory back to the system, and tells nothing",
+    ("node/disk_watch.py", "Thread"): "it asks for free bytes; what it finds is posted by the guard",
+    ("host/broker_end.py", "Protocol"): "it runs in the process of a host broker, which the connection tells of errors",
+    ("host/broker_end.py", "NodeProtocol"): "the same",
     ("coordination/record_thread.py", "submit"): "the future goes to the guard; no caller waits for an answer",
 }
 

@@ -116,6 +116,15 @@ async def test_an_error_breaks_the_node_once_and_nothing_runs_afterwards(way: An
     assert (heard.broken, heard.ran) == ([BROKEN], [])
 
 
+async def test_the_log_says_where_an_unexpected_error_came_up(caplog: pytest.LogCaptureFixture) -> None:
+    """With its trace (docs/log.md), and once: what is a client's own fault, and a store's error, have none."""
+    heard = Heard()
+    soon(heard)
+    await heard.wait()
+    (said,) = caplog.records
+    assert said.getMessage() == "KeyError: 'a bug'" and said.exc_info and said.exc_info[0] is KeyError
+
+
 async def ran(heard: Heard) -> None:
     heard.ran.append("a task")
 

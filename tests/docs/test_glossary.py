@@ -28,7 +28,11 @@ BANNED = {
     "night": r"\bnights?\b",
     "somebody": r"\bsomebody\b",
     "whoever": r"\bwhoever\b",
+    "whomever": r"\bwhomever\b",
+    "nobody": r"\bnobody\b",
     "appetite": r"\bappetites?\b",
+    "shown the door": r"\bshow(?:n|s)? the door\b",
+    "told of": r"\b(?:is|are|was|were) told of\b",
     "pace": r"\bpaced?\b",
     "patience": r"\bpatien(?:ce|t)\b",
     "place": r"\bplaces? and ids?\b|\bplaces? in (?:its|their|the|a) queues?\b|\bmessages?'s? places?\b",
@@ -36,7 +40,9 @@ BANNED = {
 }
 """Words that documents do not use, as they would stand there."""
 
-ALLOWED: dict[tuple[str, str], int] = {}
+ALLOWED: dict[tuple[str, str], int] = {
+    ("docs/recovery.md", "nobody"): 1,  # a value in plans, which are kept
+}
 """How often a page may use a word all the same; every entry needs a reason beside it."""
 
 

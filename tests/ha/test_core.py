@@ -12,7 +12,7 @@ from ha.effects import LogLine, ReadQueue, Send
 from ha.log_events import RefusedByPrimary
 from ha.membership.record import MemoryCoordination, first_record
 from ha.messages.attaching import AttachmentRefused, Granted, Join
-from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe
+from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, Promoted
 from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
 from ha.messages.stream import Ack
 from ha.primary.backlog import EVENT_OVERHEAD
@@ -367,3 +367,18 @@ def test_settlements_share_an_event_only_where_they_follow_each_other() -> None:
         primary.ledger.settle(queue, [(offset, offset)], Removal.ACKED)
     told = [(each.queue, each.entries) for each in primary.writer._group if isinstance(each, Settle)]
     assert told == [(1, [(1, 1), (2, 2)]), (2, [(3, 3)]), (1, [(4, 4)])]
+
+
+def test_a_primary_does_nothing_for_who_follows_a_later_generation() -> None:
+    """Its lease will tell it: to read the record would delay its own renewals, and one that joins would count."""
+    cluster = declared("q")
+    primary, backup = cluster.primary, backups_of(cluster)[0]
+    core, generation = primary.core, cluster.primary.core.generation + 1
+    assert core.leading is not None
+    before = dict(core.leading.backups.sessions)
+    tail = core.replica.tail
+    core.take_effects()
+    for message in (Promoted(generation), Join(generation, 77, backup.member, [tail], tail, tail.sequence, False)):
+        core.on_message(backup.name, message)
+        assert core.take_effects() == []
+    assert core.leading is not None and core.leading.backups.sessions == before

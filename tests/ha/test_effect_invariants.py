@@ -37,7 +37,7 @@ from txobserver.frames import encode_frame
 from txobserver.ids import Member, Position, generated_id
 from txobserver.invariants import InvariantBroken
 from txobserver.outcomes import OutcomesMeta
-from txobserver.ports.store import Above, Checkpoint, Meta, QueueSummary
+from txobserver.ports.store import Above, Checkpoint, Meta, QueueSummary, TxRun
 from txobserver.xid import Xid
 
 pytestmark = pytest.mark.plain
@@ -152,8 +152,14 @@ def test_every_message_and_every_effect_is_checked() -> None:
 
 CHECKPOINTS: dict[str, tuple[str, Checkpoint]] = {
     "a queue that is not there": ("P4", at(Position(1, 2))._replace(changes={5: {}})),
-    "an event that is not applied": ("P6", at(Position(1, 2))._replace(tx_events=[(1, 3, TxDecision(1, True))])),
-    "an event of another transaction": ("P1", at(Position(1, 2))._replace(tx_events=[(1, 2, TxDecision(2, True))])),
+    "an event that is not applied": (
+        "P6",
+        at(Position(1, 2))._replace(tx_events=[TxRun(1, [(3, TxDecision(1, True))])]),
+    ),
+    "an event of another transaction": (
+        "P1",
+        at(Position(1, 2))._replace(tx_events=[TxRun(1, [(2, TxDecision(2, True))])]),
+    ),
     "an end twice": ("P7", at(Position(1, 2))._replace(tx_ended=[1, 1])),
     "less than no message": (
         "P3",

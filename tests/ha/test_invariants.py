@@ -34,10 +34,10 @@ from tests.support.broken_states import (
 )
 from tests.support.invariants import unchecked
 from tests.support.memory_host import text
-from tests.support.steps import backups_of
+from tests.support.steps import backups_of, declared
 from txobserver.events import TxDecision
 from txobserver.ids import LAST_GENERATION, Member, Position, generated_id
-from txobserver.invariants import CHECKS
+from txobserver.invariants import CHECKS, DEEP_EVERY, DeepChecks, InvariantBroken
 from txobserver.xid import Xid
 
 pytestmark = pytest.mark.plain
@@ -73,8 +73,8 @@ PRIMARY: dict[str, tuple[str, Break]] = {
     "a store that is never made whole": ("P12", lambda core: put(core.replica, "_whole", False)),
     "the commit point beyond the disk": ("P11", lambda core: put(point_of(core), "sequence", 1 << 40)),
     "the commit point falls": ("P11", lambda core: put(point_of(core), "sequence", point_of(core).sequence - 1)),
-    "credit for no message": ("P3", lambda core: put(additions_of(core), "_credit", {1: 0})),
-    "credit for a queue that was deleted": ("P3", lambda core: put(additions_of(core), "_credit", {77: 1})),
+    "credit for less than no message": ("P3", lambda core: put(additions_of(core), "_limits", {1: -1})),
+    "credit for a queue that was deleted": ("P3", lambda core: put(additions_of(core), "_limits", {77: 1})),
     "an answer that was due": ("P12", lambda core: point_of(core)._waiting.appendleft((1, print))),
     "an answer for what never comes": ("P12", lambda core: point_of(core)._waiting.append((1 << 40, print))),
     "frames behind the stream": ("P7", lambda core: put(writer_of(core), "_framed", 1 << 40)),
@@ -123,6 +123,14 @@ PRIMARY: dict[str, tuple[str, Break]] = {
     "a primary that stands": ("P10", lambda core: put(core.candidate, "in_flight", CompareAndSet(1, None))),
     "a session that got more than was sent": ("P11", lambda core: put(first_session(core), "acknowledged", 1 << 40)),
     "a session that is told too much": ("P11", lambda core: put(first_session(core), "_told", 1 << 40)),
+    "bytes under way that are counted otherwise": (
+        "P12",
+        lambda core: put(first_session(core), "_bytes", first_session(core)._bytes + 1),
+    ),
+    "frames under way out of order": (
+        "P7",
+        lambda core: first_session(core)._in_flight.appendleft((first_session(core).sent, 0)),
+    ),
     "bytes of nothing under way": ("P12", lambda core: put(first_session(core), "_bytes", -1)),
     "a session of another generation": ("P10", lambda core: put(first_session(core), "generation", 99)),
     "a session of another member": ("P11", lambda core: put(first_session(core), "member", Member("z", "1"))),
@@ -146,8 +154,8 @@ PRIMARY: dict[str, tuple[str, Break]] = {
     "a branch of another name": ("P6", lambda core: put(in_doubt(core), "name", Y)),
     "a branch that would not stay": ("P2", lambda core: put(in_doubt(core), "stays", False)),
     "a branch that is not listed": ("P2", lambda core: table_of(core).prepared.clear()),
-    "nothing locked": ("P3", lambda core: table_of(core)._locked.clear()),
-    "more locked": ("P3", lambda core: next(iter(table_of(core)._locked.values())).add(1)),
+    "nothing locked": ("P1", lambda core: in_doubt(core).removals.clear()),
+    "more locked": ("P1", lambda core: in_doubt(core).removals.append(in_doubt(core).removals[0])),
     "a name that is not listed": ("P6", lambda core: table_of(core)._live.clear()),
     "a branch without siblings": ("P6", lambda core: table_of(core)._branches.update({Y.globally: {}})),
     "outcomes counted otherwise": ("P7", lambda core: put(table_of(core).outcomes, "_count", 5)),
@@ -244,6 +252,29 @@ def test_nothing_is_found_where_nothing_is_broken() -> None:
         for node in cluster.nodes.values():
             node.core.take_effects()
             check_deep(node.core, node.core.role)
+
+
+def test_nothing_is_held_back_where_enough_are_ready() -> None:
+    node = declared("q").primary
+    node.core.take_effects()
+    put(decisions_of(node.core), "below_min_ready", True)
+    assert broken(node).promise == "P12"
+
+
+@pytest.mark.parametrize("role", ["primary", "backup"])
+def test_everything_is_looked_at_once_in_a_while(role: str) -> None:
+    """Of what is broken so that only a walk through it finds it, within so many turns."""
+    cluster = busy()
+    node = cluster.primary if role == "primary" else backups_of(cluster)[0]
+    core: Any = node.core
+    core._checks._deep_checks = DeepChecks()
+    tally_of(core).put(1, 1)
+    tally_of(core).take(2, 2)
+    for _ in range(DEEP_EVERY - 1):
+        core.take_effects()
+    with pytest.raises(InvariantBroken) as found:
+        core.take_effects()
+    assert found.value.promise == "P7"
 
 
 def test_nothing_is_checked_where_that_is_off() -> None:

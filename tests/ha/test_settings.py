@@ -16,7 +16,9 @@ def test_defaults_of_the_node_are_those_of_the_state_machines() -> None:
     """What the documents list are the node's; the tests of the state machines mostly take their own."""
     ours, theirs = parse_config(TEXT, Path("/node.toml"), {}, {}).core_settings(), Settings()
     others = {name for name in Settings.__dataclass_fields__ if getattr(ours, name) != getattr(theirs, name)}
-    assert others == {"min_ready"} and (ours.min_ready, theirs.min_ready) == (2, 1), "a majority of the three nodes"
+    assert others == {"min_ready", "work"}
+    assert (ours.min_ready, theirs.min_ready) == (2, 1), "a majority of the three nodes"
+    assert ours.work._replace(client_bytes=theirs.work.client_bytes) == theirs.work, "a node bounds one client, too"
 
 
 def test_one_limit_leaves_room_for_another() -> None:

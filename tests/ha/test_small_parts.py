@@ -127,7 +127,7 @@ class State:
         self.contents = self
         self.dirty_bytes = self.held_bytes = 0
         self.applied = Place(5)
-        self.resyncing = False
+        self.resyncing = self.in_parts = self.rests = False
         self.written = 0
 
     def checkpoint(self) -> Any:
@@ -201,6 +201,28 @@ class TestCheckpointing:
         assert [each.then for each in asked] == [first, second]
         ours.tick(200.0)
         assert len(asked) == 2, "nothing has changed since"
+
+    def test_one_that_is_demanded_in_the_middle_of_a_decision_waits_for_its_end(self) -> None:
+        """``demanded_in_the_middle_of_a_decision``: at once, or when the one on its way is written. The next decision
+        waits for it."""
+        state, ours, asked = self.made()
+        first, second = Acknowledge("a", 1, 1, 1), Acknowledge("a", 1, 1, 2)
+        for then in (first, second):
+            state.in_parts = True
+            ours.demand(then)
+            ours.tick(100.0)
+            assert state.rests and asked[-1:] != [WriteCheckpoint(("checkpoint", 5), then)]  # type: ignore[arg-type]
+            state.in_parts = False
+            ours.tick(100.0)
+            assert asked[-1].then == then and not state.rests
+            ours.demand(then)
+            state.in_parts = True
+            ours.written()
+            assert len(asked) % 2 == 1 and state.rests
+            state.in_parts = False
+            ours.tick(100.0)
+            assert len(asked) % 2 == 0
+            ours.written()
 
     @pytest.mark.parametrize(("held", "late"), [(LAYERS * 1000, False), (LAYERS * 1000 + 1, True)])
     def test_when_they_are_behind(self, held: int, late: bool) -> None:

@@ -87,6 +87,7 @@ class Composed:
         for key in ("dir", "coordination"):
             values[key] = self._path(values[key], mounts)
         values["amqp"]["users_file"] = self._path(values["amqp"]["users_file"], mounts)
+        values["peer"]["secret"] = "@" + self._path(values["peer"]["secret"].removeprefix("@"), mounts)
         for table, kind in [(values["amqp"], "amqp"), *((each, "peer") for each in (values["peer"], *values["peers"]))]:
             table["host"], table["port"] = "127.0.0.1", self._ports[table["host"]][kind]
         return values

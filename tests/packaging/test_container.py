@@ -109,6 +109,9 @@ def test_each_service_has_no_right_that_it_does_not_need() -> None:
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert "privileged" not in service and "environment" not in service
         assert int(service["stop_grace_period"].removesuffix("s")) > CLOSE_SECONDS
+        assert service["tmpfs"] == ["/tmp"], "where `txha recover` copies the record to look at it"
+        assert service["ulimits"]["nofile"] >= 20_300, "docs/operations.md, open files"
+        assert service["restart"] == "no" or service["restart"].startswith("on-failure:"), "status 2 is an operator's"
     assert composed.services["found"]["profiles"] == ["found"], "nothing founds a cluster unless it is told to"
 
 
@@ -124,6 +127,27 @@ def test_the_image_runs_without_privileges_and_holds_no_secret() -> None:
             assert "--require-hashes" in step or "--no-index" in step
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[1] == "*" and not [line for line in ignored if re.match(r"!(packaging|\.git|tests|docs)", line)]
+
+
+def test_what_the_image_keeps_is_what_the_services_mount_and_no_other_user_may_read_it() -> None:
+    _, image = dockerfile.read(ROOT / "Dockerfile")
+    kept = image.words("VOLUME")
+    (made,) = re.findall(r"install -d -o txha -g txha -m 0700 ([^&]+)", image.all("RUN")[0])
+    assert set(kept) < set(made.split()) and image.all("STOPSIGNAL") == ["SIGTERM"]
+    composed = Composed(Path("/nonexistent"), Path("/nonexistent"))
+    for name in composed.nodes:
+        service = composed.services[name]
+        assert service["volumes"] == [f"{name}:/var/lib/txha/store", "record:/var/lib/txha/record"]
+        assert {volume.partition(":")[2] for volume in service["volumes"]} == set(kept)
+        config = tomllib.loads((ROOT / composed.file["configs"][name]["file"]).read_text())
+        assert config["amqp"]["users_file"] == "/run/secrets/users" and service["secrets"] == ["users"]
+
+
+def test_the_image_has_what_runs_and_not_what_builds() -> None:
+    build, image = dockerfile.read(ROOT / "Dockerfile")
+    assert " pip uninstall --yes setuptools pip" in build.all("RUN")[-1]
+    (installed,) = re.findall(r"apt-get install -y --no-install-recommends ([\w -]+?) *&&", image.all("RUN")[0])
+    assert installed == "python3" and image.all("COPY") == ["--from=build /opt/txha /opt/txha"]
 
 
 def test_the_image_is_built_from_the_locks_of_the_whole() -> None:

@@ -40,7 +40,8 @@ def entering(root: Path, words: list[str], user: str = "0:0", cwd: str = "/") ->
 
 def in_root(root: Path, words: list[str], user: str = "0:0", cwd: str = "/") -> subprocess.CompletedProcess[str]:
     """Such a command, to its end."""
-    environment = {**os.environ, "LC_ALL": "C", "PIP_CERT": f"/{COPY_OF_TRUSTED}"}
+    ours = {name: value.replace(f"/{TRUSTED}", f"/{COPY_OF_TRUSTED}") for name, value in os.environ.items()}
+    environment = {**ours, "LC_ALL": "C", "PIP_CERT": f"/{COPY_OF_TRUSTED}"}
     return subprocess.run(
         entering(root, words, user, cwd), capture_output=True, text=True, check=False, env=environment
     )
@@ -148,7 +149,8 @@ def test_a_cluster_runs_in_the_image(image: tuple[Path, Stage]) -> None:
     config.write_text(
         'name = "n"\ncluster = "c"\ndir = "/var/lib/txha/store"\n'
         'coordination = "/var/lib/txha/record/coordination.sqlite"\n'
-        "[amqp]\nport = 15671\n[peer]\nport = 15670\n"
+        "[amqp]\nport = 15671\n"
+        '[peer]\nport = 15670\nsecret = "@/var/lib/txha/cluster.secret"\n'
     )
     assert run(image, "init", "--config", "/etc/txha/node.toml").returncode == 0
     stage = image[1]

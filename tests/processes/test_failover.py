@@ -108,6 +108,7 @@ def test_promote_hands_over(cluster: LocalCluster) -> None:
     clients.wait_committed(50)
     chosen = cluster.backups()[0]
     cluster.promote(chosen)
-    wait_until(lambda: cluster.primary() == chosen and cluster.all_ready(), 15, "the chosen node as primary")
+    assert cluster.primary() == chosen, "it returns when that is so"
+    wait_until(cluster.all_ready, 15, "all nodes ready")
     clients.wait_committed(50)
     assert not clients.drain().broken

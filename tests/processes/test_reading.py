@@ -103,14 +103,16 @@ def test_what_readers_got_is_what_the_logs_say(cluster: LocalCluster, tmp_path: 
     try:
         load.wait_for_more()
         by_directory = Follower(path=str(cluster.directory))
-        by_address = Follower(nodes=",".join(addresses(cluster).values()))
+        by_address = Follower(
+            nodes=",".join(addresses(cluster).values()), secretFile=str(cluster.directory / "cluster.secret")
+        )
         primary = cluster.primary()
         assert primary is not None
-        for at in range(12):
+        for at in range(6):
             for follower in (by_directory, by_address):
                 follower.follow()
                 follower.restart()
-            if at == 4:
+            if at == 2:
                 cluster.kill(primary)
                 load.wait_for_more()
         cluster.start_node(primary)

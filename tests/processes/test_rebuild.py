@@ -17,7 +17,7 @@ from recovery.store.segment import segment_firsts, segment_path
 from tests.broker_plugin.amqp.dtx_client import DtxChannel
 from tests.processes.crashed import status_of, txha
 from tests.processes.many_branches import port_of
-from tests.recovery.pipeline.test_rebuild import archive
+from tests.recovery.pipeline.archive.test_rebuild import archive
 from txobserver.dtx_wire import XidFields
 
 BRANCH = XidFields(1, b"in doubt", b"b")

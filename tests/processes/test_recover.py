@@ -99,7 +99,10 @@ def test_a_plan_changes_nothing_and_says_what_will_be_there(together: Crash) -> 
     }
     directories = [together.directory / node for node in NODES]
     given = (*directories, "--decisions", together.log, "--coordination", record_of(together))
-    same = plan(*given, "--broker", "amqp://me:secret@there/", status=1)
+    there = together.directory.parent / "there"
+    there.touch(0o600)
+    there.write_text("amqp://me:secret@there/\n")
+    same = plan(*given, "--broker", f"@{there}", status=1)
     assert {**same, "next": None} == {**found, "next": None}, "the nodes' directories are as good as the cluster's"
     assert settling(found) == ["--settle", str(together.directory), "--decisions", str(together.log)]
     assert settling(same)[-2:] == ["--broker", "amqp://me@there/"], "passwords are not shown"
@@ -250,7 +253,7 @@ def test_no_node_starts_while_a_plan_is_made_and_carried_out(together: Crash, tm
     shutil.rmtree(together.directory / NODES[2])
     before = contents(together.directory)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        database = f"host=127.0.0.1 port={silent.getsockname()[1]} dbname=bank"
+        database = f"host=127.0.0.1 port={silent.getsockname()[1]} dbname=bank connect_timeout=300"
         words = ("recover", "--apply", together.directory, "--database", database)
         command = [sys.executable, "-m", "broker_plugin.cli.main", *map(str, words)]
         with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as recovering:

@@ -11,7 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tests.simulation.calls_run import CallsRun
 from tests.simulation.campaign import Totals, campaign
+from tests.simulation.mixed import MixedRun
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, find
 from tests.simulation.shrink import shrink
@@ -29,10 +31,12 @@ def run(
     file: Annotated[Path | None, typer.Option(help="Remember here what is done, and go on from there")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The sums as JSON")] = False,
     each: Annotated[bool, typer.Option(help="A line for every seed")] = False,
+    mixed: Annotated[bool, typer.Option(help="Nodes of different releases, with a line for every seed")] = False,
+    calls: Annotated[bool, typer.Option(help="Cluster calls, with a line for every seed")] = False,
 ) -> None:
     """Run seeds; exit status 1 if a promise was broken. The first three that fail are shrunk."""
-    if each:
-        raise typer.Exit(_run_each(first, seeds))
+    if each or mixed or calls:
+        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls)))
     totals = campaign(
         first, seeds, jobs, file, lambda text: Console(stderr=True, highlight=False).print(f"[dim]{text}")
     )
@@ -49,11 +53,15 @@ def run(
     raise typer.Exit(1 if totals.broken else 0)
 
 
-def _run_each(first: int, seeds: int) -> int:
+def _kind(mixed: bool, calls: bool) -> type[Run]:
+    return MixedRun if mixed else CallsRun if calls else Run
+
+
+def _run_each(first: int, seeds: int, kind: type[Run]) -> int:
     """One after the other, each with what it did; returns the exit status."""
     broken = 0
     for seed in range(first, first + seeds):
-        found = Run(seed).run()
+        found = kind(seed).run()
         broken += bool(found.broken)
         print(
             f"seed {seed}: {found.events} events, {found.commits} commits, {found.unknown} unknown, "
@@ -67,6 +75,8 @@ def _run_each(first: int, seeds: int) -> int:
 def replay(
     seed: int,
     short: Annotated[bool, typer.Option(help="With the shortest schedule that still fails")] = False,
+    mixed: Annotated[bool, typer.Option(help="Nodes of different releases")] = False,
+    calls: Annotated[bool, typer.Option(help="Cluster calls")] = False,
 ) -> None:
     """Print the transcript of one seed, the same to the letter every time; exit status 1 if a promise was broken."""
     schedule = None
@@ -74,7 +84,7 @@ def replay(
         found = Run(seed).run()
         if found.promise:
             schedule = shrink(seed, found.promise, found.schedule, lambda text: None)
-    result = Run(seed, schedule, transcript=True).run()
+    result = _kind(mixed, calls)(seed, schedule, transcript=True).run()
     for fault in result.schedule:
         print(f"planned: {fault}")
     print("\n".join(result.transcript))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ha.calls.answers import Answer
+from ha.effects import RunAction
 from ha.membership.record import Record
+from ha.messages.greeting import Hello
 from tests.simulation.book import Attempt
 from tests.simulation.reference import Change, Deletions
-from txobserver.events import DtxPrepare, TxPrepare
+from txobserver.calls import LocalCalls
+from txobserver.events import Configure, DtxPrepare, TxPrepare
 from txobserver.ids import Member, Position
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
@@ -98,8 +102,26 @@ class Checker:
     def sending(self, process: Process, last: Position) -> None:
         """A primary sends a backup the stream's events up to this one."""
 
+    def configuring(self, process: Process, step: Configure) -> None:
+        """A primary writes a step of configuration."""
+
+    def linked(self, process: Process, greeting: Hello) -> None:
+        """A node has a link to another one, which has greeted it so."""
+
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
+
+    def action_begins(self, process: Process, action: RunAction) -> None:
+        """A node begins to run an action of a cluster call."""
+
+    def action_ran(self, process: Process, action: RunAction, error: str | None) -> None:
+        """It has returned, and its node is told."""
+
+    def calls_kept(self, process: Process, local: LocalCalls) -> None:
+        """It is durable on a node's disk how far it has run the calls."""
+
+    def call_answered(self, process: Process, call_id: bytes, need: int, answer: Answer) -> None:
+        """A node tells an operator what became of a cluster call."""
 
     def finished(self) -> None:
         """The run is over."""

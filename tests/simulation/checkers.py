@@ -1,8 +1,9 @@
-"""The promises P1 to P12 of PROTOCOL: a checker for each, in the order in which they are asked."""
+"""The promises P1 to P12 of PROTOCOL, and P13 of calls: a checker for each, in the order in which they are asked."""
 
 from __future__ import annotations
 
 from tests.simulation.branch_checkers import BranchAgreement, LockedStays, OneOutcome, PreparedIsListed, PreparedStays
+from tests.simulation.call_checkers import CallsInOrder
 from tests.simulation.checker import Checker
 from tests.simulation.message_checkers import (
     Atomic,
@@ -23,6 +24,7 @@ from tests.simulation.node_checkers import (
     OneDecision,
     OnePrimary,
 )
+from tests.simulation.version_checkers import Versions
 
 CHECKERS: tuple[type[Checker], ...] = (
     NothingFromNowhere,
@@ -46,5 +48,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     OneOutcome,
     BranchAgreement,
     PreparedIsListed,
+    Versions,
+    CallsInOrder,
     Live,
 )

@@ -16,6 +16,7 @@ from tests.simulation.lasting import Lasting
 from tests.simulation.loop import MachineClock
 from tests.simulation.network import Network
 from tests.simulation.process import CLUSTER_ID, Process
+from tests.simulation.releases import Release
 from tests.simulation.truth import Truth
 from tests.simulation.world import World
 from txobserver.ports.store import StoreDamaged, StoreError
@@ -23,21 +24,32 @@ from txobserver.ports.store import StoreDamaged, StoreError
 if TYPE_CHECKING:
     from tests.simulation.client_link import ClientLink
 
+NAMES = "abcdefg"
 CLOCK_DRIFT = 0.01
 """How much faster or slower than true time a machine's clock may run, as a fraction"""
 
 
 class Cluster:
-    """Nodes a, b, c, …; a name without a process is a node that is down. ``kept_down``: these are not started."""
+    """Nodes a, b, c, …; a name without a process is a node that is down. ``kept_down``: these are not started.
+    ``trouble``: actions of cluster calls fail and hang at times."""
 
     name = "simulated"
 
-    def __init__(self, world: World, size: int, settings: Settings, copies: bool = False) -> None:
+    def __init__(
+        self,
+        world: World,
+        size: int,
+        settings: Settings,
+        copies: bool = False,
+        releases: dict[str, Release] | None = None,
+    ) -> None:
         """``copies``: so little of the log is kept that a node that comes with a new disk needs a copy of the
-        queues."""
+        queues. ``releases``: what a node's next process runs, if it is not today's."""
         self.world = world
         self.settings = settings
+        self.releases = releases or {}
         self.kept_down: set[str] = set()
+        self.trouble = False
         self.lasting = Lasting()
         self.starts = 0
         self.book = Book()
@@ -54,7 +66,7 @@ class Cluster:
         self.clocks: dict[str, MachineClock] = {}
         self.disks: dict[str, Disk] = {}
         self.processes: dict[str, Process] = {}
-        names = list("abcdefg"[:size])
+        names = list(NAMES[:size])
         for name in names:
             offset, rate = self._chance.uniform(0, 1000), 1 + self._chance.uniform(-CLOCK_DRIFT, CLOCK_DRIFT)
             self.clocks[name] = MachineClock(world, offset, rate)

@@ -24,6 +24,7 @@ from recovery.store.worker import Job, Report, carry_out
 from tests.simulation.fake_files import Crashed, FakeFiles
 from tests.simulation.fake_state import FakeState
 from tests.simulation.loop import MachineClock, SimLoop
+from tests.simulation.machine import Machine
 from tests.simulation.world import World
 from txobserver.ids import Member, Position
 from txobserver.ports.store import Checkpoint, StoreError
@@ -79,6 +80,7 @@ class Disk:
         self.slowness = 1.0
         self.checkpoint_seconds = checkpoint_seconds
         self.damaged = False
+        self.machine = Machine()
         self._whole = -1, Position(0, 0), 0
 
     @property
@@ -117,6 +119,7 @@ class Disk:
         """What is not certainly on the disk may be gone."""
         self.files.crash(self.chance)
         self.base.crash(self.chance)
+        self.machine.power_cut()
 
     def log_latency(self) -> float:
         """How long the log's next operation takes: mostly a millisecond or two, at times much longer."""

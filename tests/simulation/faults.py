@@ -96,7 +96,7 @@ def draw_schedule(world: World, seconds: float) -> list[Fault]:
     Some combinations strike alone.
     """
     combined = world.seed >= COMBINED_FROM
-    faults, losses, chance = _independent(world, seconds), world.chance("losses"), world.chance("combinations")
+    faults, losses, chance = independent(world, seconds), world.chance("losses"), world.chance("combinations")
     rare = losses.choices(list(SHARES), list(SHARES.values()))[0]
     if rare and not combined:
         return [*faults, Fault(losses.uniform(0.05, seconds / 2), rare, seconds, len(faults))]
@@ -107,7 +107,8 @@ def draw_schedule(world: World, seconds: float) -> list[Fault]:
     return [combination] if chance.random() < 0.4 else [*faults, combination]
 
 
-def _independent(world: World, seconds: float) -> list[Fault]:
+def independent(world: World, seconds: float) -> list[Fault]:
+    """Faults of which each strikes by itself, and none loses anything."""
     chance = world.chance("faults")
     kinds = [kind for kind in KINDS if chance.random() < 0.35] or ["kill"]
     pause = chance.choice((0.05, 0.1, 0.2, 0.4))

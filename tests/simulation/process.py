@@ -15,27 +15,34 @@ from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.guard import Guard
-from broker_plugin.node.links import Links, PeerAddress
+from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
 from broker_plugin.node.shell import Clocks
 from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
 from ha.apply.applied import Applied
-from ha.apply.replica import UNHEARD, Replica
+from ha.apply.replica import ALL, UNHEARD, Replica
 from ha.core import NodeCore
 from ha.membership.record import Coordination, Record
 from ha.messages.greeting import greeting
+from ha.messages.proof import NONCE, LinkSecrets
 from ha.messages.stream import Ack, Entries
 from ha.messages.wire import Peer
 from tests.simulation.calls import Plan, SimCalls
 from tests.simulation.disk import Disk, SimStore
 from tests.simulation.loop import MachineClock, SimLoop
-from txobserver.events import DtxPrepare, Event, Message, TxPrepare
+from tests.simulation.releases import TODAY
+from tests.simulation.surroundings import SimSurroundings
+from txobserver.configuration import OPERATIONS, UnknownStep
+from txobserver.events import Configure, DtxPrepare, Event, Message, TxPrepare
 from txobserver.frames import decode_frame
 
 if TYPE_CHECKING:
     from tests.simulation.seen import Cluster
 
 PORT = 5670
+SESSION_BITS = 32
 CLUSTER_ID = "5eed" * 8
+SECRET = b"of every simulated cluster, and no secret at all"
+"""As the nonces are none that could not be guessed: a seed leads to one run."""
 WINDOW = WindowLimits(messages=8, bytes=4096)
 """Small, so that queues are read page by page"""
 
@@ -45,7 +52,7 @@ class WatchedReplica(Replica):
 
     def __init__(self, process: Process, *state: Any) -> None:
         self._arrived: deque[tuple[int, int, Event]] = deque()
-        super().__init__(*state)
+        super().__init__(*state, operations=process.release.operations, actions=process.release.actions)
         self._process = process
 
     def _take(self, generation: int, sequence: int, event: Event) -> None:
@@ -68,19 +75,31 @@ class WatchedReplica(Replica):
         """As ever."""
         if isinstance(event, TxPrepare | DtxPrepare):
             self._process.cluster.truth.closing(self._process, event)
-        return super().append(generation, event)
+        sequence = super().append(generation, event)
+        if isinstance(event, Configure):
+            self._process.cluster.truth.configuring(self._process, event)
+        return sequence
 
-    def apply(self, commit: int, listener: Applied = UNHEARD) -> None:
-        """As ever. Where the store fails, up to the event in the middle of which it did."""
-        due = []
-        while self._arrived and self._arrived[0][0] <= commit:
-            due.append(self._arrived.popleft())
+    def unknown(self) -> list[tuple[int, Configure]]:
+        """What has been taken, is not applied yet, and cannot be by this release; with its sequences."""
+        if self._operations == OPERATIONS:
+            return []
+        steps = [(at, event) for at, _, event in self._arrived if isinstance(event, Configure)]
+        return [(at, step) for at, step in steps if step.operation not in self._operations]
+
+    def apply(self, commit: int, listener: Applied = UNHEARD, most: int = ALL) -> int:
+        """As ever. Where the store fails, up to the event in the middle of which it did.
+
+        A release that does not know a step ends where it is to apply it.
+        """
+        for at, step in self.unknown():
+            if at <= commit and not self.resyncing:
+                raise UnknownStep(f"unknown configuration step {step.operation!r} is applied at {at}")
         try:
-            super().apply(commit, listener)
+            return super().apply(commit, listener, most)
         finally:
-            for sequence, generation, event in due:
-                if sequence <= self.applied.sequence:
-                    self._process.cluster.truth.applied(self._process, sequence, generation, event)
+            while self._arrived and self._arrived[0][0] <= self.applied.sequence:
+                self._process.cluster.truth.applied(self._process, *self._arrived.popleft())
 
 
 class WatchedBroker(EmbeddedBroker):
@@ -125,7 +144,10 @@ class WatchedLinks(Links):
 
 
 class Process:
-    """A running node. Raises StoreError when its store cannot be opened."""
+    """A running node. Raises StoreError when its store cannot be opened.
+
+    Many methods: one for each thing that is done to a process from outside, or that its parts tell.
+    """
 
     def __init__(self, cluster: Cluster, disk: Disk, clock: MachineClock) -> None:
         self.cluster = cluster
@@ -134,6 +156,7 @@ class Process:
         self.clock = clock
         self.name = disk.member.node
         self.failed: str | None = None
+        self.release = cluster.releases.get(self.name, TODAY)
         self._names = 0
         self._number = cluster.starts
         chance = self.world.chance(f"process/{self.name}/{self._number}")
@@ -153,28 +176,36 @@ class Process:
         cluster, coordination = self.cluster, self.cluster.coordination
         self.broker = WatchedBroker(self._schedule, self._unique, WINDOW)
         self.broker.process = self
+        self.greeting = self.release.greets(greeting(cluster.name, self.name, self.name, PORT, CLUSTER_ID))
         calls = SimCalls(
             self.world,
             self.loop,
             lambda call: coordination.plan(self.name, call == coordination.compare_and_set),
             coordination.on_wait,
         )
+        self.surroundings = SimSurroundings(self)
+        nonces = self.world.chance(f"nonces/{self.name}/{self._number}")
         parts = wire(
             self.guard,
             self.store,
             replica,
             self.broker,
             cluster.settings,
-            greeting(cluster.name, self.name, self.name, PORT, CLUSTER_ID),
+            self.greeting,
+            LinkCredentials(LinkSecrets([SECRET]), lambda: nonces.randbytes(NONCE), self.clock.now),
             [PeerAddress(name, name, PORT) for name in cluster.disks if name != self.name],
             WatchedRecords(self, coordination, calls),
             self._fail,
             clocks=Clocks(self.clock.now, self.clock.wall_ms),
-            first_session=self._number << 32,
+            first_session=self._number << SESSION_BITS,
+            local_calls=self.disk.machine.read(),
+            surroundings=self.surroundings,
         )
+        self.surroundings.answers = parts.shell.interpreter
         parts.shell.on_turn = lambda: self.cluster.truth.turned(self)
         parts.shell.on_overslept = self._forget_output
         parts.links._on_message = self._on_message
+        parts.links._on_link = self._on_link
         parts.links.__class__ = WatchedLinks
         parts.links.process = self  # type: ignore[attr-defined]
         return parts
@@ -184,6 +215,16 @@ class Process:
         self.parts.shell.start()
 
     # -- the process
+
+    def asked_for(self, session: int) -> bool:
+        """Whether this attachment is one of this process, and of none before."""
+        return session >> SESSION_BITS == self._number
+
+    def unknown_steps(self) -> list[tuple[int, Configure]]:
+        """What of its log is not applied yet, and cannot be by this release."""
+        replica: Any = self.core.replica
+        found: list[tuple[int, Configure]] = replica.unknown()
+        return found
 
     @property
     def alive(self) -> bool:
@@ -207,6 +248,7 @@ class Process:
         """SIGKILL."""
         self.loop.kill()
         self.store.crash()
+        self.surroundings.crash()
 
     def arrives(self, call: Callable[[], None]) -> None:
         """A client's input comes now (or when the process goes on)."""
@@ -254,6 +296,12 @@ class Process:
     def _broken(self, reason: str) -> None:
         """No fault that is drawn leads to an error which nothing expects: it is a breach in itself."""
         self.world.fail(sys.exc_info()[1] or RuntimeError(reason))
+
+    def _on_link(self, peer: str, features: frozenset[str] | None) -> None:
+        """As ever; whether the two understand each other is looked at."""
+        if features is not None:
+            self.cluster.truth.linked(self, self.parts.links.greetings[peer])
+        self.parts.shell.on_link(peer, features)
 
     def _on_message(self, peer: str, message: Peer) -> None:
         """As ever; whether a message of a lower generation changes something is looked at."""

@@ -15,13 +15,14 @@ from ha.settings import Settings
 from tests.simulation.book import OK, UNKNOWN
 from tests.simulation.client_link import ClientLink
 from tests.simulation.clients import INPUT, OUTPUTS, Client, Consumer, Counter, Feeder, Keeper, Worker
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import NAMES, Cluster
 from tests.simulation.coordinators import Coordinator, Operator
 from tests.simulation.fault_kinds import restart
 from tests.simulation.faults import COPIES, Fault, Faults, draw_schedule
 from tests.simulation.logs import logs_into
 from tests.simulation.name_clients import Binder, Prober, Remover
 from tests.simulation.operators import look_after
+from tests.simulation.releases import Release
 from tests.simulation.truth import Broken
 from tests.simulation.world import Endless, World
 from txobserver.invariants import CHECKS, InvariantBroken
@@ -43,6 +44,8 @@ HEAL_SECONDS = 60.0
 STORELESS = 0.4
 """Of the seeds: in so many one node's access to the coordination store stays broken when all else has been healed"""
 TAKE_OVER_SECONDS = 20.0
+APPLY_STEPS = (2000, 2000, 1, 2, 3)
+"""How much a turn applies: where it is little, nearly every decision is applied in parts"""
 
 if os.environ.get("TXHA_CHECK_INVARIANTS") != "0":  # 0: to see what the checks cost
     CHECKS.switch_on()
@@ -73,7 +76,9 @@ class Result:
 
 
 class Run:
-    """``schedule`` None: the one that belongs to the seed."""
+    """``schedule`` None: the one that belongs to the seed. ``kinds``: which clients there are, and how many of each."""
+
+    kinds = KINDS
 
     def __init__(self, seed: int, schedule: list[Fault] | None = None, transcript: bool = False) -> None:
         self.world = World(seed)
@@ -82,7 +87,7 @@ class Run:
         chance = self.world.chance("run")
         size = chance.choice((2, 3, 3, 3, 4, 5))
         lease = chance.choice((0.4, 1.0))
-        drawn = draw_schedule(self.world, LOAD_SECONDS) if schedule is None else schedule
+        drawn = self.drawn() if schedule is None else schedule
         copies = any(fault.kind in COPIES for fault in drawn)
         settings = Settings(
             lease_ttl=lease,
@@ -100,10 +105,23 @@ class Run:
             backup_timeout=chance.choice((1.0, 2.0)),
             portion_bytes=chance.choice((1000, 1 << 20)),
             small_lag=chance.choice((3, 1000)),
+            apply_steps=self.world.chance("parts").choice(APPLY_STEPS),
         )
         self.schedule = drawn
-        self.cluster = Cluster(self.world, size, settings, copies)
+        self.cluster = Cluster(self.world, size, self.adapted(settings), copies, self.releases(list(NAMES[:size])))
         self._clients: list[Client] = []
+
+    def drawn(self) -> list[Fault]:
+        """The schedule that belongs to the seed."""
+        return draw_schedule(self.world, LOAD_SECONDS)
+
+    def adapted(self, settings: Settings) -> Settings:
+        """The settings of every node."""
+        return settings
+
+    def releases(self, names: list[str]) -> dict[str, Release]:
+        """Which release each node runs, where it is not today's."""
+        return {}
 
     def run(self) -> Result:
         """All of it."""
@@ -116,7 +134,7 @@ class Run:
         try:
             self._until(self.cluster.all_ready, 20.0, "a first primary with every backup ready")
             self._declare()
-            self._clients = [kind(self.cluster, number) for kind, count in KINDS for number in range(count)]
+            self._clients = [kind(self.cluster, number) for kind, count in self.kinds for number in range(count)]
             self.world.run(self.world.now + 0.3)
             faults = Faults(self.cluster, self.schedule)
             self.world.run(self.world.now + LOAD_SECONDS)
@@ -267,5 +285,6 @@ class Declarer(Client):
         self.declared: list[QueueState] = []
 
     def connected(self, link: ClientLink) -> None:
+        self.declared.clear()  # of a connection that was lost before all had been answered
         for queue in self.queues:
             link.queues.declare(QueueDeclare(queue, durable=True), self.declared.append)

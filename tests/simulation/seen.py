@@ -12,14 +12,18 @@ from typing import Any, NoReturn, Protocol
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.guard import Guard
 from ha.core import NodeCore
+from ha.messages.greeting import Hello
 from ha.settings import Settings
 from tests.simulation.book import Book
 from tests.simulation.coordination import SimCoordination
 from tests.simulation.disk import Disk
+from tests.simulation.loop import SimLoop
 from tests.simulation.losses import Losses
 from tests.simulation.network import Network
 from tests.simulation.reference import Reference
+from tests.simulation.releases import Release
 from tests.simulation.world import World
+from txobserver.events import Configure
 from txobserver.ids import Position
 
 
@@ -35,6 +39,9 @@ class Cluster(Protocol):
     truth: Any
     links: list[Any]
     disks: dict[str, Disk]
+    processes: Any
+    releases: dict[str, Release]
+    trouble: bool
     network: Network
     coordination: SimCoordination
 
@@ -59,12 +66,24 @@ class Process(Protocol):
     disk: Disk
     guard: Guard
     cluster: Cluster
+    world: World
+    loop: SimLoop
+    release: Release
+    greeting: Hello
 
     def arrives(self, call: Callable[[], None]) -> None:
         """Something has come over the network."""
 
     def end(self) -> None:
         """The process is gone."""
+
+    def asked_for(self, session: int) -> bool:
+        """Whether this attachment is one of this process, and of none before."""
+        ...
+
+    def unknown_steps(self) -> list[tuple[int, Configure]]:
+        """What of its log is not applied yet, and cannot be by this release."""
+        ...
 
 
 class Client(Protocol):

@@ -26,6 +26,7 @@ MOMENTS = {
 """Of each: what its transcript says, in this order"""
 
 
+@pytest.mark.slice
 @pytest.mark.parametrize("kind", COMBINATIONS)
 def test_the_moment_comes(kind: str) -> None:
     for seed in range(60):

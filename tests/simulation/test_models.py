@@ -28,7 +28,7 @@ from tests.support.logs import message
 from txobserver.events import TxEnqueue, TxEvent, TxOpen
 from txobserver.ids import Member, Position
 from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered
-from txobserver.ports.store import Above, At, Checkpoint, Dropped, Entry, MemoryBase, Meta, QueueSummary
+from txobserver.ports.store import Above, At, Checkpoint, Dropped, Entry, MemoryBase, Meta, QueueSummary, TxRun
 from txobserver.xid import Xid
 
 ROOT = Path(__file__).parents[2]
@@ -178,16 +178,20 @@ def changed(chance: random.Random, content: dict[int, Entry], sequence: int) -> 
     return changes
 
 
-def grown(chance: random.Random, open_ones: dict[int, int], sequence: int) -> list[tuple[int, int, TxEvent]]:
-    events: list[tuple[int, int, TxEvent]] = []
+def grown(chance: random.Random, open_ones: dict[int, int], sequence: int) -> list[TxRun]:
+    runs: list[TxRun] = []
     if chance.random() < 0.5:
-        events.append((sequence, sequence, TxOpen(sequence)))
+        runs.append(TxRun(sequence, [(sequence, TxOpen(sequence))]))
         open_ones[sequence] = sequence
+    count = len(runs)
     for tx in open_ones:
+        run: list[tuple[int, TxEvent]] = []
         for number in range(chance.randint(0, 2)):
-            offset = sequence + 1 + len(events)
-            events.append((tx, offset, TxEnqueue(tx, number, (1, 2), message("t"))))
-    return events
+            count += 1
+            run.append((sequence + count, TxEnqueue(tx, number, (1, 2), message("t"))))
+        if run:
+            runs.append(TxRun(tx, run))
+    return runs
 
 
 def summed(content: dict[int, Entry]) -> QueueSummary:

@@ -17,20 +17,20 @@ from tests.simulation.seeded import SEEDED, Seeded, find
 from tests.simulation.shrink import shrink
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 200
+SEEDS = 80
 
 
 def test_a_few_seeds_hold() -> None:
     """Some break no promise; ``make slices`` runs more, and ``make sim`` as many as are wanted."""
-    results = [Run(seed).run() for seed in range(1000, 1012)]
+    results = [Run(seed).run() for seed in range(1000, 1006)]
     assert not [result.broken for result in results if result.broken]
-    assert sum(result.commits for result in results) > 120 and sum(result.failovers for result in results) > 6
+    assert sum(result.commits for result in results) > 60 and sum(result.failovers for result in results) > 3
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.slice
 def test_seeds_hold(tmp_path: Path) -> None:
-    """Some hundred seeds break no promise, and are not idle; every kind of fault is among them."""
+    """Some dozens of seeds break no promise, and are not idle; every kind of fault is among them."""
     file = tmp_path / "done"
     totals = campaign(0, SEEDS, os.cpu_count() or 1, file, print)
     assert not totals.broken
@@ -56,7 +56,7 @@ def test_a_seed_is_the_same_to_the_letter_every_time() -> None:
 @pytest.mark.timeout(900)
 def test_no_seed_depends_on_how_strings_are_hashed() -> None:
     """Seed 30013 once did: connections were closed in the order of a set."""
-    first, second = (simulate(hash_seed, "run", "--each", "--seeds", "5", "--first", "30010") for hash_seed in "12")
+    first, second = (simulate(hash_seed, "run", "--each", "--seeds", "2", "--first", "30013") for hash_seed in "12")
     assert first == second and "30013" in first
 
 

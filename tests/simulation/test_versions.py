@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ha.apply import replica as replica_module
 from tests.simulation.cluster import Cluster
-from tests.simulation.process import WatchedReplica
+from tests.simulation.releases import TODAY, Release
 from tests.simulation.test_serves_beside import cluster_of_three, turn
-from txobserver.configuration import OPERATIONS, USE_QUEUE, UnknownStep, check_step, use_queue_step
+from tests.simulation.truth import Broken
+from txobserver.configuration import OPERATIONS, USE_QUEUE, use_queue_step
 
-OLDER = OPERATIONS - {USE_QUEUE}
+EARLIER = Release("an earlier", OPERATIONS - {USE_QUEUE})
+"""It neither receives nor applies USE_QUEUE."""
 
 pytestmark = pytest.mark.plain
 
 
-@pytest.fixture
-def older(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The nodes whose next process is of a version that does not know USE_QUEUE: neither received nor applied."""
-    names: set[str] = set()
-    made = WatchedReplica.__init__
-
-    def make(self: WatchedReplica, process: Any, *state: Any) -> None:
-        made(self, process, *state)
-        if process.name in names:
-            configuration = self.contents.configuration
-            apply = configuration.apply
-
-            def applied(step: Any, holds: Any) -> Any:
-                check_step(step, OLDER)
-                return apply(step, holds)
-
-            self._operations = OLDER
-            configuration.apply = applied  # type: ignore[method-assign]
-
-    monkeypatch.setattr(WatchedReplica, "__init__", make)
-    return names
-
-
-def mixed(older: set[str]) -> tuple[Cluster, str]:
+def mixed() -> tuple[Cluster, str]:
     """Three nodes that are ready, of which a backup is of the earlier version; the primary uses a queue."""
     cluster = cluster_of_three(min_ready=2)
     assert cluster.coordination.record is not None and cluster.coordination.record.primary is not None
     primary = cluster.coordination.record.primary.node
     name = max(cluster.disks.keys() - {primary})
-    older.add(name)
+    cluster.releases[name] = EARLIER
     cluster.kill(name, power=False)
     cluster.start(name)
     turn(cluster, cluster.all_ready)
@@ -57,8 +34,8 @@ def mixed(older: set[str]) -> tuple[Cluster, str]:
     return cluster, name
 
 
-def test_a_node_that_does_not_know_a_step_stays_out_until_it_is_upgraded(older: set[str]) -> None:
-    cluster, name = mixed(older)
+def test_a_node_that_does_not_know_a_step_stays_out_until_it_is_upgraded() -> None:
+    cluster, name = mixed()
     for _ in range(2):
         turn(cluster, lambda: bool(cluster.processes[name].core.waits_for_operator))
         cluster.world.run(cluster.world.now + 5.0)
@@ -69,15 +46,15 @@ def test_a_node_that_does_not_know_a_step_stays_out_until_it_is_upgraded(older: 
         assert name not in [member.node for member in cluster.coordination.record.ready]
         cluster.kill(name, power=False)
         cluster.start(name)
-    older.clear()
+    cluster.releases[name] = TODAY
     cluster.kill(name, power=False)
     cluster.start(name)
     turn(cluster, cluster.all_ready)
 
 
-def test_without_the_check_it_ends_where_it_applies_the_step(older: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fault that the check is for, and it is seen: an error that nothing expects."""
-    monkeypatch.setattr(replica_module, "check_step", lambda step, operations: None)
-    cluster, name = mixed(older)
-    with pytest.raises(UnknownStep, match=r"queue\.use"):
+def test_without_the_check_it_acknowledges_what_it_cannot_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P12: the fault that the check is for, and it is seen."""
+    monkeypatch.setattr(replica_module, "check_step", lambda step, operations, actions: None)
+    cluster, name = mixed()
+    with pytest.raises(Broken, match=rf"P12: {name} acknowledges queue\.use"):
         turn(cluster, lambda: not cluster.processes[name].alive)

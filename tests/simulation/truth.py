@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from ha.membership.record import Record
+from ha.messages.greeting import Hello
 from tests.simulation.book import Attempt, Book
 from tests.simulation.losses import Losses
 from tests.simulation.reference import Change, Reference
-from txobserver.events import DtxPrepare, Event, GenerationStart, TxPrepare
+from txobserver.events import Configure, DtxPrepare, Event, GenerationStart, TxPrepare
 from txobserver.ids import Member, Position
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
@@ -159,7 +160,8 @@ class Truth:
         for watch in self._watching["turned"]:
             watch(process)
         applied = process.core.replica.applied
-        if self._seen.get(process) != applied and not process.core.failed:
+        moved = self._seen.get(process) != applied or process.core.replica.in_parts
+        if moved and not process.core.failed:
             self._seen[process] = applied
             if self.is_lost(applied) or self._may_be_lost(applied):
                 return
@@ -279,10 +281,25 @@ class Truth:
         for checker in self.checkers:
             checker.sending(process, last)
 
+    def configuring(self, process: Process, step: Configure) -> None:
+        """A primary writes a step of configuration."""
+        for checker in self.checkers:
+            checker.configuring(process, step)
+
+    def linked(self, process: Process, greeting: Hello) -> None:
+        """A node has a link to another one, which has greeted it so."""
+        for checker in self.checkers:
+            checker.linked(process, greeting)
+
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
         for checker in self.checkers:
             checker.leaves(process, generation)
+
+    def calls(self, what: str, process: Process, *said: object) -> None:
+        """Something of cluster calls: ``action_begins``, ``action_ran``, ``calls_kept`` or ``call_answered``."""
+        for checker in self.checkers:
+            getattr(checker, what)(process, *said)
 
     def finished(self) -> None:
         """The run is over and everything is healed."""

@@ -69,7 +69,7 @@ class Side:
             name="a", generation=3, point=SimpleNamespace(sequence=10, serving=True),
             decisions=SimpleNamespace(cancel=lambda *words: self.cancelled.append(words)),
         )  # fmt: skip
-        self.replica: Any = SimpleNamespace(history=HISTORY, tail=TAIL, durable=10, buffers={})
+        self.replica: Any = SimpleNamespace(history=HISTORY, tail=TAIL, durable=10, buffers={}, begun=10)
         self.effects: list[Any] = []
         linking: Any = set(linked)
         keeper: Any = self.keeper

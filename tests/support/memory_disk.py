@@ -8,6 +8,7 @@ from ha.effects import ReadLog
 from recovery.store.log import Log
 from recovery.store.segment import SegmentInfo
 from tests.simulation.fake_files import FakeFiles
+from txobserver.calls import LocalCalls
 from txobserver.frames import Frame
 from txobserver.ids import Position
 from txobserver.ports.store import MemoryBase, StoreError
@@ -16,13 +17,16 @@ CLUSTER_ID = "5eed" * 8
 
 
 class MemoryDisk:
-    """What survives the end of a node's process: the log's frames and the last checkpoint."""
+    """What survives the end of a node's process: the log's frames and the last checkpoint; what it keeps of calls, and
+    the arguments that are in force in its surroundings, by (operation, name)."""
 
     def __init__(self, incarnation: str) -> None:
         self.incarnation = incarnation
         self.cluster_id = CLUSTER_ID
         self.frames: list[Frame] = []
         self.base = MemoryBase()
+        self.local_calls = LocalCalls()
+        self.in_force: dict[tuple[str, str], bytes] = {}
 
     @property
     def durable(self) -> int:

@@ -5,6 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
+from ha.messages.calls import (
+    CallAppend,
+    CallAsk,
+    CallRefused,
+    CallStanding,
+    ControlAsk,
+    ControlDone,
+    CursorReport,
+    SettleAsk,
+    SettleUpTo,
+    TicketAsk,
+    TicketGranted,
+    TicketReturned,
+)
 from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
@@ -13,6 +27,7 @@ from ha.messages.copying import (
     QueueContent,
     QueueSnapshot,
     ResyncBegin,
+    SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
     SnapshotQueues,
@@ -20,6 +35,7 @@ from ha.messages.copying import (
 from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
 from ha.messages.stream import Ack, Cancel, Commit, Entries
+from txobserver.calls import CallMark, CallRecord, KeptCall, KeptCalls
 from txobserver.configuration import BindingSpec, Configuration, ExchangeSpec, QueueSpec
 from txobserver.events import Message, TxDecision, TxEnqueue, TxOpen, TxPrepare
 from txobserver.frames import encode_frame
@@ -30,6 +46,8 @@ TEXT = Message("", "q", b"\x00\x00", b"body")
 POSITION = Position(1, 7)
 CONFIGURATION = Configuration(1, {"q": QueueSpec(1, "q", False, {"a": [1, {"b": None}]})})
 EXCHANGES = [ExchangeSpec("x", "direct", False, False, {})]
+ID = bytes(16)
+RECORD = CallRecord(ID, 1, "x", b"\x90", "a", 7, ["a/a1"], 100)
 BINDINGS = [BindingSpec("x", "q", True, "k", {"a": 1})]
 MESSAGES: list[Any] = [
     Hello(2, "test", "b", "127.0.0.1", 5672, "feed", 1, ["a", "b"]),
@@ -59,5 +77,18 @@ MESSAGES: list[Any] = [
     HandoverRequest(1, 800),
     Outdated(1),
     HandoverRefused(1, "no"),
+    SnapshotCalls(1, 800, 7, [KeptCall(1, POSITION, "level", RECORD)], KeptCalls(last=1, events=1)),
+    TicketAsk(1, ID),
+    TicketGranted(1, ID, 3, 1),
+    CallRefused(1, ID, "no"),
+    CallAppend(1, ID, 3, "level", 1, "x", b"\x90", 7),
+    TicketReturned(1, ID),
+    SettleAsk(1, ID),
+    SettleUpTo(1, ID, 9),
+    ControlAsk(1, ID, "call.skip", "b", 1),
+    ControlDone(1, ID),
+    CursorReport(1, Member("b", "b1"), CallMark(1, POSITION)),
+    CallAsk(1, ID, 1, ["a/a1"]),
+    CallStanding(1, ID, 1, [Member("a", "a1")], [Member("b", "b1")]),
 ]
 """No node ever has so many attachments: 800 and above belong to none."""

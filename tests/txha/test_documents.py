@@ -12,7 +12,7 @@ import pytest
 from tests.txha.names import MODULES
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("txobserver", "ha", "recovery", "broker_plugin")
+FLOORS = ("txobserver", "ha", "recovery", "broker_plugin", "python_tests", "tests")
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

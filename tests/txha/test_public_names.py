@@ -209,6 +209,6 @@ import txha
 try:
     txha.DtxConnection
 except ModuleNotFoundError as error:
-    print(error.name)
+    print(error.name, "pip" in str(error))
 """
-    assert in_another_process(code) == "recovery.dtx.tagged\n"
+    assert in_another_process(code) == "recovery.dtx.tagged False\n"

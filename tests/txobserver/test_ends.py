@@ -254,7 +254,8 @@ def test_who_asks_for_a_promotion_behind_the_last_generation_is_told(accept_data
     primary, backup, _ = cluster.nodes.values()
     keeper, record = primary.core.leading.keeper, cluster.coordination.record
     assert keeper is not None and record is not None
-    cluster.coordination.record = keeper.record = msgspec.structs.replace(record, generation=LAST_GENERATION)
+    later = msgspec.structs.replace(record, version=record.version + 1, generation=LAST_GENERATION)
+    cluster.coordination.record = keeper.record = later
     cluster.run(lambda: backup.core.generation == LAST_GENERATION)
     if accept_data_loss:
         cluster.kill(primary.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -163,3 +164,14 @@ def test_a_payload_has_no_more_than_the_greatest_size(monkeypatch: pytest.Monkey
     monkeypatch.setattr(frames_module, "MAX_PAYLOAD", size - 1)
     with pytest.raises(DamagedFrame, match=f"says that it has {size} bytes"):
         decode_frame(frame.data)
+
+
+def test_an_event_that_is_nested_too_deep_is_none_of_a_later_version() -> None:
+    whole = encode_frame(1, 1, [TxDecision(5, False)], 0)
+    end = len(whole.data) - 1
+    assert whole.data[HEADER_SIZE : HEADER_SIZE + 2] == b"\x91\x93"
+    longer = b"\x91\x94" + whole.data[HEADER_SIZE + 2 : end] + b"\x91" * 3900 + b"\xc0"
+    frame = replace(whole, data=whole.data[:HEADER_SIZE] + longer + whole.data[end:])
+    with pytest.raises(ValueError):
+        frame.events()
+    assert not frame.of_a_later_version()

@@ -19,10 +19,11 @@ from txobserver.events import (
     TxPrepare,
     TxToken,
 )
-from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS, offset_of
+from txobserver.ids import LAST_SEQUENCE, MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS, offset_of
 from txobserver.observer import TransactionObserverFactory
 from txobserver.table import IllegalTransition
 from txobserver.tx_buffer import ABORTED, COMMITTED, OPEN, PREPARED, DtxBuffer, TxBuffer, opened_by
+from txobserver.work_limits import OpenWork, WorkLimits
 from txobserver.xid import Xid
 
 MESSAGE = Message("", "k", b"", b"x")
@@ -41,6 +42,10 @@ def branch() -> DtxBuffer:
     built.add(2, TxEnqueue(7, 100, (1, 2), MESSAGE))
     built.add(6, DtxPrepare(7, 1, ["a"], 8))
     return built
+
+
+def since(built: TxBuffer, sequence: int) -> list[tuple[int, TxEvent]]:
+    return [each for run in built.between(sequence, LAST_SEQUENCE) for each in run]
 
 
 def test_states() -> None:
@@ -110,7 +115,7 @@ def test_truncate_a_token(last: int, name: bytes | None) -> None:
     built.add(3, TxToken(7, b"token"))
     built.add(4, TxEnqueue(7, 101, (1, 2), MESSAGE))
     assert built.truncate(last) and built.name == name
-    assert [TxToken(7, b"token")] * (name is not None) == [e for _, e in built.since(0) if isinstance(e, TxToken)]
+    assert [TxToken(7, b"token")] * (name is not None) == [e for _, e in since(built, 0) if isinstance(e, TxToken)]
 
 
 def test_what_is_prepared_takes_no_token() -> None:
@@ -134,11 +139,11 @@ def test_what_a_plain_transaction_does_not_take(event: TxEvent) -> None:
 
 
 def test_a_branch_s_since_gives_what_rebuilds_it() -> None:
-    events = list(branch().since(0))
+    events = since(branch(), 0)
     again = opened_by(events[0][1], events[0][0])
     for sequence, event in events[1:]:
         again.add(sequence, event)
-    assert list(again.since(0)) == events and again.stays and again.name == X
+    assert since(again, 0) == events and again.stays and again.name == X
 
 
 def test_truncate_before_its_opening_leaves_nothing() -> None:
@@ -149,10 +154,10 @@ def test_since_gives_what_rebuilds_it() -> None:
     built = buffer()
     built.add(5, TxPrepare(7, 2, ["a"]))
     again = TxBuffer(7, 1)
-    for sequence, event in list(built.since(0))[1:]:
+    for sequence, event in since(built, 0)[1:]:
         again.add(sequence, event)
     assert again.events == built.events and again.state == PREPARED
-    assert [sequence for sequence, _ in built.since(2)] == [4, 5]
+    assert [sequence for sequence, _ in since(built, 2)] == [4, 5]
 
 
 class Sink:
@@ -253,6 +258,51 @@ class TestSize:
         another.commit(answers.append)
         assert sink.ended == [("rollback", observers[0].tx), ("commit", 1)], "there is room again"
 
+    def test_of_one_client(self) -> None:
+        """Its transactions and its branches together; another client's are not held against it."""
+        sink, client = Sink(), OpenWork()
+        limits = WorkLimits(bytes=60, client_bytes=100, open_bytes=180)
+        factory = TransactionObserverFactory(1, sink, lambda: 1, limits)
+        body = Message("", "k", b"", b"x" * 50)
+        first = factory.begin(client=client)
+        second = factory.begin_branch(Xid(1, b"g", b"b"), sink, client)  # type: ignore[arg-type]
+        first.enqueue((1,), body)
+        second.enqueue((1,), body)
+        assert (client.open_bytes, client.open_events) == (factory.open_bytes, factory.open_events) == (100, 2)
+        answers: list[str | None] = []
+        third = factory.begin(client=client)
+        third.enqueue((1,), Message("", "k", b"", b"x"))
+        third.commit(answers.append)
+        assert "of this connection would have more than the 100 bytes" in str(answers)
+        other = factory.begin()
+        other.enqueue((1,), body)
+        other.commit(answers.append)
+        first.rollback()
+        second.rollback(answers.append)
+        assert (client.open_bytes, client.open_events, factory.open_bytes, factory.open_events) == (0, 0, 0, 0)
+
+    def test_limits_are_those_that_were_given(self) -> None:
+        sink, answers = Sink(), list[str | None]()
+        factory = TransactionObserverFactory(1, sink, lambda: 1, WorkLimits(events=2, bytes=10, open_bytes=12))
+        for sizes in ([1, 1, 1], [11], [7], [6]):
+            observer = factory.begin()
+            for size in sizes:
+                observer.enqueue((1,), Message("", "k", b"", b"x" * size))
+            if sizes != [7]:
+                observer.commit(answers.append)
+        said = ["more than the 2 events", "more than the 10 bytes", "would have more than 12 bytes"]
+        assert len(answers) == 3 and all(text in str(answer) for text, answer in zip(said, answers, strict=True))
+
+    def test_an_aborted_transaction_is_counted_no_more_and_once(self) -> None:
+        client = OpenWork()
+        factory = TransactionObserverFactory(1, Sink(), lambda: 1, WorkLimits(bytes=10))
+        observer = factory.begin(client=client)
+        observer.enqueue((1,), Message("", "k", b"", b"x" * 9))
+        observer.enqueue((1,), Message("", "k", b"", b"x" * 9))
+        assert (client.open_bytes, client.open_events, factory.open_events) == (0, 0, 0)
+        observer.rollback()
+        assert (client.open_bytes, client.open_events, factory.open_events) == (0, 0, 0)
+
     def test_of_events(self) -> None:
         factory, sink = self.factory()
         observer = factory.begin()
@@ -277,7 +327,7 @@ class TestSince:
     @pytest.mark.parametrize("make", [buffer, branch, "named"])
     def test_all_of_it_leads_to_the_same(self, make: Any) -> None:
         built = self.named() if make == "named" else make()
-        (first, opening), *rest = built.since(0)
+        (first, opening), *rest = since(built, 0)
         again = opened_by(opening, first)
         for sequence, event in rest:
             again.add(sequence, event)
@@ -288,4 +338,4 @@ class TestSince:
         [(0, {1, 2, 4, 5, 8}), (1, {2, 4, 5, 8}), (4, {5, 8}), (5, {8}), (7, {8}), (8, set()), (9, set())],
     )
     def test_only_what_stands_behind_that_sequence(self, sequence: int, sent: set[int]) -> None:
-        assert {at for at, _ in self.named().since(sequence)} == sent
+        assert {at for at, _ in since(self.named(), sequence)} == sent

@@ -161,11 +161,19 @@ def _points_to(directory: Path, port: int) -> None:
     (directory / "admin.json").write_text(json.dumps({"port": port, "token": "t"}))
 
 
-class Connecting:
-    """Those who connect to a node's port, one at a time: each is here when the next one comes."""
+MUCH = 16 << 20
+"""Bytes that are more than the system keeps for who does not read"""
 
-    def __init__(self, server: AdminServer, directory: Path) -> None:
+
+class Connecting:
+    """Those who connect to a node's port, one at a time: each is here when the next one comes.
+
+    ``admitted``: the server's ends of their connections.
+    """
+
+    def __init__(self, server: AdminServer, directory: Path, admitted: list[Any]) -> None:
         self.server = server
+        self.admitted = admitted
         self.directory = directory
         self.writers: list[asyncio.StreamWriter] = []
 
@@ -181,7 +189,7 @@ class Connecting:
     async def until(self, here: int) -> None:
         """So many are here."""
         async with asyncio.timeout(10):
-            while self.server._connections != here:
+            while len(self.server._here) != here:
                 await asyncio.sleep(0.005)
 
 
@@ -190,7 +198,17 @@ async def connecting(tmp_path: Path) -> AsyncIterator[Connecting]:
     async def slow(arguments: dict[str, Any]) -> Any:
         await asyncio.sleep(3 * server_module.SILENCE_SECONDS)
 
-    connecting = Connecting(AdminServer(strict_guard(), tmp_path, {"echo": echo, "slow": slow}), tmp_path)
+    async def much(arguments: dict[str, Any]) -> Any:
+        return "x" * MUCH
+
+    admitted: list[Any] = []
+
+    def admit(transport: asyncio.BaseTransport) -> bool:
+        admitted.append(transport)
+        return True
+
+    server = AdminServer(strict_guard(), tmp_path, {"echo": echo, "slow": slow, "much": much}, admit)
+    connecting = Connecting(server, tmp_path, admitted)
     await connecting.server.start()
     yield connecting
     await connecting.server.stop()
@@ -234,6 +252,18 @@ async def test_an_answer_that_nobody_takes_is_not_kept(
         await connecting.until(0)
 
 
+async def test_an_answer_that_nobody_takes_waits_in_no_buffer(
+    connecting: Connecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the system does not take is dropped with the connection."""
+    monkeypatch.setattr(server_module, "SILENCE_SECONDS", 0.05)
+    reader = await connecting.come({"command": "much"})
+    reader._transport.pause_reading()  # type: ignore[attr-defined]
+    await connecting.until(1)
+    await connecting.until(0)
+    assert [transport.get_write_buffer_size() for transport in connecting.admitted] == [0]
+
+
 async def test_few_are_at_the_port_for_operators_at_a_time(
     connecting: Connecting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,10 +272,37 @@ async def test_few_are_at_the_port_for_operators_at_a_time(
     for here in (1, 2):
         readers.append(await connecting.come())
         await connecting.until(here)
-    assert await ended(await connecting.come())
-    connecting.writers[0].close()
+    await connecting.come()
+    assert await ended(readers[0])
+    await connecting.until(2)
+
+
+async def test_another_user_of_the_machine_keeps_no_operator_out(
+    connecting: Connecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``the_port_for_operators_is_full``: who held its 32 connections had every node shown as down. Who has shown the
+    token stays."""
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 2)
+    strangers = [await connecting.come({"command": "echo", "token": "none"})]
     await connecting.until(1)
-    assert await told(connecting.directory, "echo", {"a": 1}) == {"a": 1}
+    operator = await connecting.come({"command": "echo", "arguments": {"a": 1}})
+    async with asyncio.timeout(10):
+        assert json.loads(await operator.readline())["ok"]
+    for _ in range(3):
+        strangers.append(await connecting.come())
+        assert await told(connecting.directory, "echo", {"a": 2}) == {"a": 2}
+    connecting.writers[1].write(json.dumps({"token": connecting.server._token, "command": "echo"}).encode() + b"\n")
+    async with asyncio.timeout(10):
+        assert json.loads(await operator.readline())["ok"]
+
+
+async def test_operators_alone_leave_no_room(connecting: Connecting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 2)
+    for _ in range(2):
+        operator = await connecting.come({"command": "echo"})
+        async with asyncio.timeout(10):
+            assert json.loads(await operator.readline())["ok"]
+    assert await ended(await connecting.come())
 
 
 async def test_who_has_none_of_the_node_s_descriptors_to_have_is_refused_at_the_port_for_operators(
@@ -263,3 +320,30 @@ async def test_a_command_that_takes_long_is_waited_for(
     """The node is silent then, and not who asks."""
     monkeypatch.setattr(server_module, "SILENCE_SECONDS", 0.05)
     assert await told(connecting.directory, "slow") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" * 100_000, b'{"a":' * 50_000, b'{"token": "x", "command": "c", "arguments": {"a": ' + b"[" * 90_000 + b"\n"],
+    ids=["arrays", "objects", "arguments"],
+)
+async def test_a_request_that_is_nested_deep_is_none(node: Path, text: bytes) -> None:
+    answer = json.loads(await line(node, text.rstrip(b"\n") + b"\n"))
+    assert not answer["ok"] and answer["error"].startswith("not a request")
+
+
+async def test_an_answer_that_is_nested_deep_is_none(tmp_path: Path) -> None:
+    """Whatever has the port now may be no node."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"[" * 100_000 + b"\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    (tmp_path / "admin.json").write_text(json.dumps({"port": port, "token": "x"}))
+    with pytest.raises(AdminError, match="nested too deep"):
+        await told(tmp_path, "status")
+    server.close()

@@ -13,6 +13,7 @@ import pytest
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.embedded.broker import EmbeddedBroker
+from broker_plugin.embedded.unsupported import Unsupported, Warned
 from broker_plugin.guard import Guard
 from tests.broker_plugin.amqp.dtx_client import DtxChannel
 from tests.broker_plugin.embedded.local_ledger import LocalLedger, commit_each_turn
@@ -22,15 +23,22 @@ from tests.support.memory_cluster import MemoryCluster, MemoryNode
 T = TypeVar("T")
 
 
-class Served:
-    """``call`` runs something in the server's event loop and returns what it returned."""
+def unheard(kind: str, name: str, what: str) -> None:
+    """For comparisons with RabbitMQ, where what has no effect here is accepted and nothing is made of the warning."""
 
-    def __init__(self, settings: AmqpSettings) -> None:
+
+class Served:
+    """``call`` runs something in the server's event loop and returns what it returned.
+
+    ``warned`` is called with what RabbitMQ acts on and this broker does not; without one, that is refused.
+    """
+
+    def __init__(self, settings: AmqpSettings, warned: Warned | None = None) -> None:
         self.settings = settings
         self.loop = asyncio.new_event_loop()
         self.ledger = LocalLedger()
         self.guard = self.make_guard()
-        self.broker: EmbeddedBroker = embedded_broker(self.guard)
+        self.broker: EmbeddedBroker = embedded_broker(self.guard, unsupported=Unsupported(warned))
         self.server = AmqpServer(self.guard, self.broker, settings)
         self._thread = threading.Thread(target=self._run, daemon=True)
 

@@ -37,7 +37,7 @@ HANDSHAKE = [
 SESSION = [
     *(one(Channel.Open(), number) for number in (1, 2, 3)),
     one(Queue.Declare(queue="q", durable=True)),
-    one(Queue.Declare(queue="r", arguments={"x-max-length": 5, "nested": {"list": [1, "two", {"three": None}]}})),
+    one(Queue.Declare(queue="r", arguments={"x-other": 5, "nested": {"list": [1, "two", {"three": None}]}})),
     one(Exchange.Declare(exchange="h", exchange_type="headers", durable=True)),
     one(Queue.Bind(queue="q", exchange="h", arguments={"x-match": "any", "colour": "red"})),
     one(Confirm.Select()),

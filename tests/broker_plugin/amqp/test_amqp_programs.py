@@ -28,6 +28,7 @@ from python_tests.suites.amqp_programs.shrink import shrink
 from python_tests.suites.amqp_programs.values import UNORDERED
 
 PAGE = Path(__file__).parents[3] / "docs" / "differences.md"
+pytestmark = pytest.mark.plain
 OLD, NEW = "RabbitMQ 3.10", "RabbitMQ 4.0"
 
 

@@ -12,7 +12,7 @@ from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.amqp.conversation import HANDSHAKE, finish, one, raw, sound
 from tests.broker_plugin.amqp.dtx_client import xid
 from tests.broker_plugin.amqp.peer import Peer, publish
-from tests.broker_plugin.amqp.test_dtx_methods import METHODS, VALUES
+from tests.broker_plugin.amqp.protocol.test_dtx_methods import METHODS, VALUES
 from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
 from tests.support.examples import examples
 from txobserver import dtx_wire as dtx

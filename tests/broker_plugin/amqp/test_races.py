@@ -16,16 +16,17 @@ from python_tests.suites.amqp_programs.player import Player
 from python_tests.suites.amqp_programs.program import DROP, Op, Step
 from python_tests.suites.amqp_programs.race_judge import RaceJudge
 from python_tests.suites.amqp_programs.races import Race, draw, orders
-from tests.broker_plugin.amqp.conftest import ServedByCore
+from tests.broker_plugin.amqp.conftest import ServedByCore, unheard
 
-RACES = 60
+RACES = 20
+"""``make amqp-programs OPTIONS=--races`` plays as many as are wanted."""
 TURNS = 5
 """Of the loop, in which it reads what has arrived."""
 
 
 @pytest.fixture
 def judge() -> Iterator[RaceJudge]:
-    core = ServedByCore(AmqpSettings(port=0))
+    core = ServedByCore(AmqpSettings(port=0), unheard)
     core.start()
 
     @contextmanager

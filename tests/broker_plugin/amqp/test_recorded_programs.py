@@ -12,12 +12,12 @@ from python_tests.suites.amqp_programs.address import Address
 from python_tests.suites.amqp_programs.compare import explain, first_difference
 from python_tests.suites.amqp_programs.player import Player
 from python_tests.suites.amqp_programs.recorded import recorded
-from tests.broker_plugin.amqp.conftest import ServedByCore
+from tests.broker_plugin.amqp.conftest import ServedByCore, unheard
 
 
 @pytest.fixture
 def player() -> Iterator[Player]:
-    core = ServedByCore(AmqpSettings(port=0))
+    core = ServedByCore(AmqpSettings(port=0), unheard)
     core.start()
     player = Player(Address(core.port))
     yield player

@@ -79,8 +79,8 @@ def test_a_slow_reader_costs_bounded_memory(served: Served) -> None:
 class FakeTransport(asyncio.Transport):
     """Remembers whether it is read."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, address: str | None = "127.0.0.1") -> None:
+        super().__init__({"peername": address and (address, 5)})
         self.reading = True
         self.written = b""
         self.aborted = False
@@ -171,6 +171,7 @@ class TestReading:
         because no client is.
         """
         protocol, transport, connection = connected(server)
+        monkeypatch.setattr(transport, "get_write_buffer_size", lambda: 1 << 24)
         if state == "has sent too much":
             monkeypatch.setattr(Intake, "overfull", True)
         protocol.pause_writing()
@@ -184,6 +185,7 @@ class TestReading:
                 assert transport.reading, "it is looked at again"
                 protocol.data_received(HEARTBEAT_FRAME + asked)
                 assert not transport.reading, "it was read once"
+                await asyncio.sleep(0)  # the next turn of the event loop
         assert connection.ended == transport.aborted == (state == "hangs")
         assert connection.take_output().count(frame.marshal(Basic.QosOk(), 1)) == 0, "none is carried out meanwhile"
 

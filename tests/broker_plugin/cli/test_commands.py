@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from broker_plugin.cli.cluster.cluster import REFUSED
+from broker_plugin.cli.layout import NodeEntry, write_cluster
 from python_tests.harness.cluster import LocalCluster, free_base_port
+from recovery.secret_file import make_link_secret
 from recovery.store.identity import lock_directory
 
 TXHA = (sys.executable, "-m", "broker_plugin.cli.main")
@@ -49,12 +51,22 @@ def test_help_says_what_there_is() -> None:
         assert command in answer.stdout
 
 
+def test_a_misspelt_core_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for chosen in ("Pure", "fast"):
+        monkeypatch.setenv("TXHA_CORE", chosen)
+        assert refused("--version") == f"txha: TXHA_CORE is pure or compiled, not {chosen!r}"
+    monkeypatch.setenv("TXHA_CORE", "pure")
+    assert ", core pure, " in txha("--version").stdout
+
+
 def test_a_port_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         path = node_file(tmp_path, taken.getsockname()[1])
-        assert "choose another port" in refused("node", "--config", str(path))
+        make_link_secret(tmp_path / "cluster.secret")
+        said = refused("node", "--config", str(path))
+        assert said.endswith(f"on 127.0.0.1:{taken.getsockname()[1]}: the address is in use; choose another port")
     assert not (tmp_path / "n").exists() and not (tmp_path / "c.sqlite").exists()
 
 
@@ -97,6 +109,16 @@ def wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.parametrize("command", [("tx", "list"), ("dtx", "list"), ("dtx", "commit", "1:a:b")])
+def test_no_node_answers(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Exit status 1, as docs/operations.md has it: there is nothing to mend in the command."""
+    write_cluster(tmp_path, "c", [NodeEntry("node-1", None, 1, tmp_path / "node-1")])
+    answer = txha(*command[:2], "--dir", str(tmp_path), *command[2:])
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"txha: no node of {tmp_path} answers; start the cluster with `txha cluster")
+    assert "holds no cluster" in refused(*command[:2], "--dir", str(tmp_path / "other"), *command[2:])
+
+
 def test_a_cluster_is_founded_with_init_and_once(tmp_path: Path) -> None:
     """``empty_node_founds_anew``: a node that finds no record says what to do, and writes nothing."""
     path = node_file(tmp_path, free_base_port(1))
@@ -107,7 +129,12 @@ def test_a_cluster_is_founded_with_init_and_once(tmp_path: Path) -> None:
     assert answer.returncode == 0 and said["cluster"] == "c" and len(said["cluster_id"]) == 32
     identity = json.loads((tmp_path / "n" / "identity.json").read_text())
     assert identity["cluster_id"] == said["cluster_id"]
+    secret = tmp_path / "cluster.secret"
+    assert secret.stat().st_mode & 0o777 == 0o600 and secret.read_text().strip() not in answer.stdout + answer.stderr
+    kept = secret.rename(tmp_path / "kept")
     assert "founded already" in refused("init", "--config", str(path))
+    assert not secret.exists(), "nothing has been written"
+    kept.rename(secret)
     assert json.loads((tmp_path / "n" / "identity.json").read_text()) == identity
     (tmp_path / "c.sqlite").unlink()
     assert "found cluster c with `txha init`" in refused("node", "--config", str(path))
@@ -122,6 +149,7 @@ def test_init_refuses_what_a_node_refuses(tmp_path: Path) -> None:
     good = node_file(tmp_path, free_base_port(1))
     nowhere = str(tmp_path / "nowhere" / "c.sqlite")
     assert "there is no directory" in refused("init", "--config", str(good), "--set", f"coordination={nowhere}")
+    assert "names a file" in refused("init", "--config", str(good), "--set", f"peer.secret={'s' * 40}")
     assert [p.name for p in tmp_path.iterdir()] == ["node.toml"]
 
 

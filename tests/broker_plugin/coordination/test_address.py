@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import pytest
 from broker_plugin.coordination import address
 from broker_plugin.coordination.address import SCHEMES, in_file, store_at
 from broker_plugin.coordination.coordination_process import CoordinationProcess
+from broker_plugin.coordination.shared_watchdog import SharedWatchdog
 from broker_plugin.coordination.sqlite_coordination import MOMENTS, SqliteCoordination
 from broker_plugin.node.config import ConfigError, check_places, parse_config
 from ha.membership.record import CoordinationError, Record, RecordStore
+from ha.membership.watchdog import Renewals
+from recovery.store.files import REAL_FILES
 from txobserver.ids import Member
 
 FIRST = Record("c", 0, 1, None, (Member("a", "1"),))
@@ -34,6 +38,8 @@ def path_of(store: RecordStore) -> Path:
         ("/data/c.sqlite", "/data/c.sqlite"),
         ("/data/50%25.db", "/data/50%25.db"),
         ("c.sqlite", "c.sqlite"),
+        ("./a:b/c.sqlite", "a:b/c.sqlite"),
+        ("/data/a:b", "/data/a:b"),
     ],
 )
 def test_an_address_names_a_file(named: str, path: str) -> None:
@@ -55,6 +61,9 @@ def test_two_names_of_one_file_are_one_store(tmp_path: Path) -> None:
         ("SQLite:///r", "no coordination store has the scheme 'SQLite'; there are sqlite:///PATH"),
         ("://r", "no coordination store has the scheme ''; there are sqlite:///PATH"),
         ("sqlite://host/r", "sqlite://host/r names no file of this host: write sqlite:///PATH"),
+        ("sqlite:/r", "sqlite:/r is neither an address nor a path: write sqlite:///PATH, or ./sqlite:/r for a file"),
+        ("sqlite:r", "sqlite:r is neither an address nor a path: write sqlite:///PATH, or ./sqlite:r for a file"),
+        ("", "an empty text names no coordination store: write sqlite:///PATH"),
         ("sqlite://", "sqlite:// names no file of this host: write sqlite:///PATH"),
         ("sqlite:///", "sqlite:/// names no file of this host: write sqlite:///PATH"),
         ("sqlite:///r?mode=ro", "sqlite:///r?mode=ro has options, and there are none: write ? as %3F, and # as %23"),
@@ -104,10 +113,11 @@ def test_a_store_in_a_file_is_opened_for_a_command_and_for_a_node(tmp_path: Path
     with pytest.raises(Exception, match="version 0"):
         store.open("c").compare_and_set(0, FIRST)
     command = store.open("c", create=True)
-    node = store.serve("c", 7.0)
+    node, watchdog = store.serve("c", 7.0, Renewals(0.2, 0.75))
     assert isinstance(command, SqliteCoordination) and isinstance(node, CoordinationProcess) and node._seconds == 7.0
     stored = command.compare_and_set(0, FIRST)
     assert node.read() == stored == store.open("c", confirm=True).read()
+    assert isinstance(watchdog, SharedWatchdog) and node._command[-3:] == [str(watchdog.descriptor), "0.2", "0.75"]
     node.close()
     assert store.notes == tmp_path
 
@@ -129,6 +139,30 @@ def test_what_is_set_aside_is_kept_and_another_record_may_be_written(tmp_path: P
     in_file(tmp_path / "s").check_expected([in_file(tmp_path / "s")])
     with pytest.raises(CoordinationError, match="is no file"):
         in_file(tmp_path).check_readable()
+
+
+def test_a_crash_in_the_middle_of_setting_aside_leaves_no_journal_beside_another_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite would roll the journal back into the record that is written next. At the end the directory is synced."""
+    steps: list[str] = []
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda path, to: steps.append(path.name) or rename(path, to))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(REAL_FILES, "sync_directory", lambda directory: steps.append(f"sync {directory.name}"))
+    (tmp_path / "r").write_bytes(b"no database")
+    (tmp_path / "r-journal").write_bytes(b"pages")
+    in_file(tmp_path / "r").set_aside()
+    assert steps == ["r-journal", "r", f"sync {tmp_path.name}"]
+
+
+def test_a_directory_that_cannot_be_written_is_refused_before_anything_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Path, int]] = []
+    monkeypatch.setattr(os, "access", lambda path, mode: bool(asked.append((path, mode))))
+    with pytest.raises(CoordinationError, match=f"^{tmp_path} cannot be written$"):
+        in_file(tmp_path / "r").check_writable()
+    assert asked == [(tmp_path, os.W_OK)] and not list(tmp_path.iterdir())
 
 
 def test_a_damaged_file_is_told_of_by_a_snapshot_and_not_touched(tmp_path: Path) -> None:

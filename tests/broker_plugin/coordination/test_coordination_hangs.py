@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from broker_plugin.coordination import coordination_process
 from broker_plugin.coordination.coordination_process import CoordinationProcess
@@ -178,10 +179,10 @@ async def test_a_node_is_told_to_end_before_the_record_was_read(
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nexec sleep 3600\n")
     silent.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(silent))
+    monkeypatch.setattr(coordination_process, "MODULE", (str(silent),))
     monkeypatch.setattr(coordination_process, "START_SECONDS", FOR_EVER)
     (tmp_path / "r").touch()
-    peer = Address(port=1)
+    peer = Address(port=1, secret=SecretStr("s" * 32))
     node = NodeProcess(NodeConfig(name="a", cluster="c", dir=tmp_path / "a", coordination=tmp_path / "r", peer=peer))
     node.guard.watch()
     joining = asyncio.create_task(node._join_cluster())
@@ -191,3 +192,32 @@ async def test_a_node_is_told_to_end_before_the_record_was_read(
     node._ended.set()
     assert await joining is False
     assert child.returncode == -signal.SIGKILL and not (tmp_path / "a").exists()
+
+
+def test_a_supervisor_tells_all_processes_of_a_node_to_end(tmp_path: Path) -> None:
+    """``all_of_a_unit_are_told_to_end``: a node gives its lease up with this process, which so must outlast that.
+
+    It waited for a new one instead, and was primary until its lease was over.
+    """
+    path = tmp_path / "r"
+    SqliteCoordination(path, "c", create=True).compare_and_set(0, record(1, A))
+    store = CoordinationProcess(path, "c")
+    store.read()
+    child = child_of(store)
+    child.send_signal(signal.SIGTERM)
+    assert store.compare_and_set(1, record(1, A, B)).version == 2
+    assert child_of(store) is child
+    store.close()
+    assert child.returncode == 0
+
+
+def test_a_module_in_the_directory_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``a_module_in_the_directory_of_the_start``: any user may write one in /tmp, and it ran with the node's rights."""
+    path = tmp_path / "r"
+    SqliteCoordination(path, "c", create=True).compare_and_set(0, record(1, A))
+    (tmp_path / "msgspec.py").write_text("open('ran', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    store = CoordinationProcess(path, "c")
+    found = store.read()
+    store.close()
+    assert found is not None and found.version == 1 and not (tmp_path / "ran").exists()

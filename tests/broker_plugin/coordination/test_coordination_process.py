@@ -10,10 +10,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
+from broker_plugin.coordination import coordination_process
 from broker_plugin.coordination.coordination_process import ANSWER_SECONDS, START_SECONDS, CoordinationProcess, Request
 from broker_plugin.coordination.sqlite_coordination import BUSY_SECONDS, SqliteCoordination
 from ha.membership.record import CasConflict, CoordinationError, Record
@@ -52,6 +55,26 @@ def test_it_ends_with_its_node_and_is_started_again_when_it_ends_alone(tmp_path:
     pipes = child.stdin, child.stdout
     store.close()
     assert child.returncode == 0 and all(pipe is not None and pipe.closed for pipe in pipes)
+
+
+def test_it_confirms_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P10: its writer may never have seen its sync succeed, and a power cut would take back what a node acted upon."""
+    made: list[SqliteCoordination] = []
+
+    def opened(*words: Any, **options: Any) -> SqliteCoordination:
+        made.append(SqliteCoordination(*words, **options))
+        return made[-1]
+
+    monkeypatch.setattr(coordination_process, "SqliteCoordination", opened)
+    monkeypatch.setattr(signal, "signal", lambda number, action: None)
+    at_its_end, writing = os.pipe()
+    os.close(writing)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=lambda: at_its_end))
+    monkeypatch.setattr(coordination_process, "NAME_FILE", tmp_path / "comm")
+    coordination_process.main(str(tmp_path / "r"), "c")
+    os.close(at_its_end)
+    (store,) = made
+    assert store._confirm and not store._create, "and it makes no file"
 
 
 def test_it_says_nothing_when_its_node_has_died_before_the_answer(tmp_path: Path) -> None:

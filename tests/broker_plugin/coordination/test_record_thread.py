@@ -14,7 +14,15 @@ from msgspec.structs import replace
 
 from broker_plugin.coordination.record_thread import STOP_SECONDS, RecordThread
 from broker_plugin.guard import Guard
-from ha.membership.record import CasConflict, CoordinationError, MemoryCoordination, Record, Snapshot, Waiter
+from ha.membership.record import (
+    UNSEEN,
+    CasConflict,
+    CoordinationError,
+    MemoryCoordination,
+    Record,
+    Snapshot,
+    Waiter,
+)
 from tests.support.guards import strict_guard
 
 RECORD = Record("c", 1, 1, None, ())
@@ -295,6 +303,36 @@ async def test_a_watch_that_fails_is_complained_of_and_goes_on() -> None:
     calls.futures[1].set_result(Snapshot(1, RECORD))
     await settled()
     assert told == [RECORD] and records.complaint == ""
+
+
+async def test_who_watches_again_is_told_what_there_is_at_once() -> None:
+    """A node that leads no more: what it saw before it led is not waited for to change."""
+    told = list[Record | None]()
+    records, calls = watching(told)
+    calls.futures[0].set_result(Snapshot(7, RECORD))
+    await settled()
+    records.rest()
+    calls.futures[1].set_result(None)
+    await settled()
+    asked: list[tuple[Any, ...]] = []
+    calls.submit = lambda call, *arguments: asked.append(arguments) or ByHand.submit(calls, call)  # type: ignore[method-assign,func-returns-value]
+    records.watch(told.append, 600.0)
+    assert [each[:2] for each in asked] == [(UNSEEN, 600.0)]
+
+
+@pytest.mark.parametrize(("took", "rest"), [(0.25, 0.75), (5.0, 0.0)])
+async def test_after_one_that_fails_the_next_reading_comes_when_it_would_have_come(
+    took: float, rest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``every`` seconds after the failed one was asked for; at once if it took longer."""
+    clock, waited = [1000.0], list[float]()
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock[0])
+    records, calls = watching([], 1.0)
+    monkeypatch.setattr(records._guard, "call_later", lambda seconds, call: waited.append(seconds))
+    clock[0] += took
+    calls.futures[0].set_exception(CoordinationError("it hangs"))
+    await settled()
+    assert waited == [rest]
 
 
 async def test_a_watch_keeps_no_node_from_its_end() -> None:

@@ -19,6 +19,7 @@ from broker_plugin.admin.server import AdminServer
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.node.branch_admin import BranchAdmin
+from broker_plugin.node.operator_branches import EmbeddedBranches
 from broker_plugin.node.shell import Clocks, wall_ms
 from broker_plugin.node.wiring import amqp_server, restored, wire
 from ha.membership.record import MemoryCoordination, first_record
@@ -27,6 +28,7 @@ from ha.settings import Settings
 from recovery.store.store import StoreSettings
 from tests.broker_plugin.amqp.conftest import Served
 from tests.broker_plugin.amqp.dtx_client import DtxChannel, xid
+from tests.support.far_end import CREDENTIALS
 from txobserver import dtx_wire as dtx
 
 X = xid("x")
@@ -64,6 +66,7 @@ class ServedByShell(Served):
             self.broker,
             Settings(),
             Hello(WIRE_VERSION, "test", "a", "127.0.0.1", 1, cluster_id),
+            CREDENTIALS,
             [],
             RecordThread(self.coordination, self.guard),
             self.stopped.append,
@@ -74,7 +77,7 @@ class ServedByShell(Served):
         self.admin = AdminServer(
             self.guard,
             self.directory,
-            BranchAdmin(self.parts.core, self.broker, shell).handlers,
+            BranchAdmin(self.parts.core, EmbeddedBranches(self.broker), shell).handlers,
         )
         shell.start()
         await self._until(lambda: self.broker.active)

@@ -16,6 +16,7 @@ from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
 from broker_plugin.embedded.operations.queue_operations import QueueState
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.windows import WindowLimits
+from broker_plugin.embedded.unsupported import Unsupported, Warned
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
 from txobserver.events import Message
 from txobserver.ports.ledger import Content
@@ -154,10 +155,15 @@ class Connection:
 class Harness:
     """``turn`` ends a turn of the event loop, ``ledger.commit`` moves the commit point, ``settle`` does all of it."""
 
-    def __init__(self, limits: WindowLimits = WindowLimits(), ledger: LocalLedger | None = None) -> None:  # noqa: B008
+    def __init__(
+        self,
+        limits: WindowLimits = WindowLimits(),  # noqa: B008
+        ledger: LocalLedger | None = None,
+        warned: Warned | None = None,
+    ) -> None:
         self._due = False
         names = count(1)
-        self.broker = EmbeddedBroker(self._schedule, lambda: f"n{next(names)}", limits)
+        self.broker = EmbeddedBroker(self._schedule, lambda: f"n{next(names)}", limits, unsupported=Unsupported(warned))
         self.ledger = ledger or LocalLedger()
         self.ledger.serve(self.broker)
 

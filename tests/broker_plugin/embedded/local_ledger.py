@@ -30,6 +30,7 @@ from txobserver.ports.ledger import Done, Found, Host
 from txobserver.ports.store import Asked, Checkpoint, MemoryBase, Meta
 from txobserver.state.applied_content import AppliedContent
 from txobserver.state.contents import Contents
+from txobserver.work_limits import OpenWork
 
 Pending = tuple[int, Event, Done | None]
 
@@ -54,6 +55,7 @@ class LocalLedger:
         self._config_id = self.contents.configuration.last_id
         self._refusals = Refusals()
         self._factory = TransactionObserverFactory(generation, self, self._rids.next)
+        self.open_work: OpenWork = self._factory
         self._replica = LocalReplica(generation, self.contents, self._refusals)
         self.reader = LocalReader(generation, self.contents)
 
@@ -102,15 +104,15 @@ class LocalLedger:
     def raise_watermark(self, queue: int, offset: int) -> None:
         self._append(Delivered(queue, offset))
 
-    def grant(self, queue: int, messages: int) -> None:
-        self._additions.grant(queue, messages)
+    def grant(self, queue: int, messages: int, announced: int) -> None:
+        self._additions.grant(queue, messages, announced)
 
     def read(self, asked: Asked, then: Callable[[Found], None]) -> None:
         self.reader.ask(asked, then)
         self.on_append()
 
-    def begin(self, token: bytes | None = None) -> TransactionObserver:
-        return self._factory.begin(token)
+    def begin(self, token: bytes | None = None, client: OpenWork | None = None) -> TransactionObserver:
+        return self._factory.begin(token, client)
 
     def is_open(self, token: bytes) -> bool:
         return self._factory.is_open(token)

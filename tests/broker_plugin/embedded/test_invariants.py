@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.embedded.invariants import check_serving
+from broker_plugin.embedded.invariants import QUEUES, check_serving
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.topology.topology import Route
 from tests.broker_plugin.embedded.harness import Harness, queue_of
+from tests.support.invariants import unchecked
 from txobserver.events import Removal
-from txobserver.invariants import InvariantBroken, checking
+from txobserver.invariants import DEEP_EVERY, DeepChecks, InvariantBroken, checking
 
 pytestmark = pytest.mark.plain
 
@@ -36,7 +37,8 @@ BROKEN: dict[str, tuple[str, Break]] = {
     "a window behind its cursor": ("P8", lambda h, q, c: put(q._supply, _cursor=0)),
     "a window of what is out": ("P3", lambda h, q, c: q._out.update({q._supply.window[0][0]: 1})),
     "given back and out": ("P3", lambda h, q, c: q._supply.given_back.entries.append((next(iter(q._out)), 1))),
-    "promised without a watermark": ("P3", lambda h, q, c: put(q, _promised=5)),
+    "more on the way than was announced": ("P3", lambda h, q, c: put(q, _coming=q._announced + 1)),
+    "less than nothing on the way": ("P3", lambda h, q, c: put(q, _coming=-1)),
     "settled and not out": ("P3", lambda h, q, c: q._settled.update({Removal.ACKED: [(1, 1)]})),
     "held less than never": ("P12", lambda h, q, c: put(q, _held=-1)),
     "all windows": ("P12", lambda h, q, c: put(q._supply._windows, held=-1)),
@@ -49,7 +51,7 @@ BROKEN: dict[str, tuple[str, Break]] = {
     "held below zero": ("P12", lambda h, q, c: put(c.channel, held=-1)),
     "held by two": (
         "P3",
-        lambda h, q, c: put(h.client().channel, unacked=dict(c.channel.unacked), last_tag=9, held=2),
+        lambda h, q, c: put(h.client().channel, unacked=c.channel.unacked, last_tag=9, held=2),
     ),
     "a channel that has ended": ("P3", lambda h, q, c: put(c.channel, closed=True)),
     "a consumer of another tag": ("P5", lambda h, q, c: put(next(iter(c.channel.consumers.values())), tag="other")),
@@ -65,9 +67,24 @@ BROKEN: dict[str, tuple[str, Break]] = {
     "an exchange of another name": ("P5", lambda h, q, c: put(h.broker.topology.exchanges["amq.direct"], name="z")),
     "a waiting operation that is none": ("P12", lambda h, q, c: h.broker.locks._waiting.update({"q": [1]})),
     "a branch under another name": ("P6", lambda h, q, c: h.broker.branches._known.update({1: Nothing()})),
+    "memory counted otherwise": ("P12", lambda h, q, c: put(h.broker.memory, held=1)),
+    "memory below zero": ("P12", lambda h, q, c: h.broker.memory.shared.hold(4, -1)),
+    "queues counted otherwise": ("P12", lambda h, q, c: h.broker.memory.shared.hold(3, 1)),
+    "a local queue counted otherwise": ("P12", lambda h, q, c: (c.declare("l", False), put(local_of(h), bytes=7))),
+    "a unit of work counted otherwise": ("P12", lambda h, q, c: put(in_transaction(h), waiting_bytes=7)),
     "served from nothing": ("P2", lambda h, q, c: put(h.broker, _content=None)),
     "served while not the primary": ("P10", lambda h, q, c: put(h.broker, _ledger=None)),
 }
+
+
+def local_of(harness: Harness) -> Any:
+    return harness.broker.topology.queues["l"]
+
+
+def in_transaction(harness: Harness) -> Any:
+    client = harness.client()
+    client.channel.mode.select_tx()
+    return client.channel.mode.work
 
 
 class Nothing:
@@ -95,3 +112,26 @@ def test_a_broken_broker_is_found(kind: str) -> None:
     with pytest.raises(InvariantBroken) as found, checking("a test"):
         check_serving(harness.broker, list(harness.broker._sessions), True)
     assert found.value.promise == promise
+
+
+def test_a_broker_is_looked_at_after_each_turn_and_all_of_it_once_in_a_while() -> None:
+    """Where that is on. A queue beyond those that were declared last is looked at by a walk through everything."""
+    harness = Harness()
+    client = harness.client()
+    for number in range(QUEUES + 1):
+        client.declare(f"q{number}")
+    harness.settle()
+    checks: Any = harness.broker._checks
+    newest, oldest = (harness.broker.topology.queues[f"q{number}"] for number in (QUEUES, 0))
+    newest.total += 1
+    with unchecked():
+        harness.broker.end_of_turn()
+    with pytest.raises(InvariantBroken, match="P7"):
+        harness.broker.end_of_turn()
+    newest.total -= 1
+    oldest.total += 1
+    checks._deep_checks = DeepChecks()
+    for _ in range(DEEP_EVERY - 1):
+        harness.broker.end_of_turn()
+    with pytest.raises(InvariantBroken, match="P7"):
+        harness.broker.end_of_turn()

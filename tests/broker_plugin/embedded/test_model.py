@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
+from broker_plugin.embedded.queues import turn
 from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.broker_machine import BrokerMachine
 from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
@@ -21,9 +24,26 @@ class ClusterMachine(TakeOverMachine):
         return ClusterHarness(WindowLimits(3, 8))
 
 
-BrokerMachine.TestCase.settings = examples(300, stateful_step_count=50)
-TakeOverMachine.TestCase.settings = examples(200, stateful_step_count=50)
-ClusterMachine.TestCase.settings = examples(120, stateful_step_count=40)
+class PiecesMachine(BrokerMachine):
+    """Turns that take two steps: whatever takes more is done in pieces."""
+
+    def __init__(self) -> None:
+        self._turns = patch.object(turn, "STEPS", 2)
+        self._turns.start()
+        super().__init__()
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self._turns.stop()
+
+
+PiecesMachine.TestCase.settings = examples(50, stateful_step_count=40)
+TestPiecesLikeTheModel = pytest.mark.plain(PiecesMachine.TestCase)
+BrokerMachine.TestCase.settings = examples(120, stateful_step_count=50)
+TakeOverMachine.TestCase.settings = examples(80, stateful_step_count=50)
+ClusterMachine.TestCase.settings = examples(40, stateful_step_count=40)
 TestBrokerLikeItsModel = BrokerMachine.TestCase
 TestTakeOverLikeTheModel = TakeOverMachine.TestCase
 TestClusterLikeTheModel = ClusterMachine.TestCase

@@ -22,7 +22,7 @@ from broker_plugin.logs.events import (
     PeerRefused,
     TooFewReady,
 )
-from broker_plugin.logs.formats import JsonLines, fields_of, name_of, set_up, tell, text_lines
+from broker_plugin.logs.formats import JsonLines, TextLines, fields_of, name_of, set_up, tell
 from broker_plugin.logs.prose import _SENTENCES, sentence
 from ha.log_events import (
     BackupAttached,
@@ -35,6 +35,7 @@ from ha.log_events import (
     RecordRefused,
     StateChanged,
     SteppingDown,
+    TransactionAborted,
     TransactionCancelled,
 )
 from tests.mutants.scope import ROOT
@@ -56,7 +57,7 @@ def example(kind: Any) -> Any:
 def log() -> Iterator[tuple[logging.Logger, io.StringIO, io.StringIO]]:
     """A logger, and what it has written as text and as JSON."""
     logger, streams = logging.Logger("txha.test"), (io.StringIO(), io.StringIO())
-    for stream, formatter in zip(streams, (text_lines("50%s"), JsonLines("node-1")), strict=True):
+    for stream, formatter in zip(streams, (TextLines("50%s"), JsonLines("node-1")), strict=True):
         handler = logging.StreamHandler(stream)
         handler.setFormatter(formatter)
         logger.addHandler(handler)
@@ -136,6 +137,26 @@ def test_sentences_that_differ(event: Any, words: str) -> None:
     assert words in sentence(event)
 
 
+def test_a_transaction_has_its_id_as_text() -> None:
+    """A number of 64 bits is another one where JSON is read by JavaScript."""
+    assert fields_of(TransactionAborted((3 << 40) + 5)) == {"transaction": "3-5"}
+
+
+def test_a_line_has_the_time_at_which_it_was_logged(log: tuple[logging.Logger, io.StringIO, io.StringIO]) -> None:
+    """And not that at which it is written."""
+    record = logging.makeLogRecord({"msg": "late", "created": 1_000_000_000.25})
+    for handler in log[0].handlers:
+        handler.handle(record)
+    assert json.loads(log[2].getvalue())["time"] == "2001-09-09T01:46:40.250+00:00"
+
+
+def test_generation_0_is_one_too(log: tuple[logging.Logger, io.StringIO, io.StringIO]) -> None:
+    """Of a core that has read no record yet."""
+    logger, text, objects = log
+    tell(logger, logging.INFO, StateChanged("standalone"), 0)
+    assert json.loads(objects.getvalue())["generation"] == 0 and "generation=0 state" in text.getvalue()
+
+
 def test_an_error_has_its_trace(log: tuple[logging.Logger, io.StringIO, io.StringIO]) -> None:
     logger, text, objects = log
     try:
@@ -156,11 +177,32 @@ def test_what_a_library_logs(log: tuple[logging.Logger, io.StringIO, io.StringIO
     assert text.getvalue().endswith("txha.test: took 3 s\n")
 
 
+FORGED = "b\n2026-01-31 23:59:57,120 INFO node=n forged\x1b[2J\u202e\x9b"
+
+
+def test_what_others_say_is_no_line_of_the_log_and_no_sequence_for_a_terminal(
+    log: tuple[logging.Logger, io.StringIO, io.StringIO],
+) -> None:
+    logger, text, objects = log
+    try:
+        raise ValueError(FORGED)
+    except ValueError as error:
+        tell(logger, logging.WARNING, PeerRefused(FORGED, FORGED), 3, error=error)
+    logger.warning("a library says %s", FORGED)
+    lines = text.getvalue().splitlines()
+    assert [line.count("forged") for line in lines if not line.startswith("  ")] == [2, 1]
+    assert all(line.isprintable() for line in lines)
+    assert not [line for line in lines if line.startswith("2026-01-31 23")]
+    first, second = objects.getvalue().split("\n")[:2]
+    assert first.isprintable() and second.isprintable()
+    assert json.loads(first)["fields"] == {"peer": FORGED, "reason": FORGED, "address": "", "unsaid": 0}
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_the_terminal_shows_the_same_of_both_formats(form: str) -> None:
     stream, logger = io.StringIO(), logging.Logger("txha.node")
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines("n") if form == "json" else text_lines("n"))
+    handler.setFormatter(JsonLines("n") if form == "json" else TextLines("n"))
     logger.addHandler(handler)
     shown = [StateChanged("active"), FollowingPrimary("b"), SteppingDown("x"), BackupReady("b"), OutOfReadySet("b")]
     for event in [*shown, BackupAttached("b", 1, 2), EventsDiscarded(3)]:

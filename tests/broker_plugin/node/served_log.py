@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -15,7 +15,9 @@ from ha.apply.replica import Replica
 from ha.feed.feed import Feed
 from ha.messages.greeting import WIRE_VERSION, Hello
 from recovery.pipeline.remote import RemoteLog
+from recovery.reader.log_wire import Answer, decode_answer
 from tests.recovery.pipeline.events import STORY, write_node
+from tests.support.far_end import CREDENTIALS, SECRET, FarEnd, reading
 from tests.support.guards import strict_guard
 from txobserver.ids import Position
 
@@ -42,12 +44,16 @@ class Node:
         self.address = f"127.0.0.1:{port}"
         self.port = port
         self.commit = END
+        self.secret_file = directory.parent / f"{directory.name}.secret"
+        self.secret_file.touch(0o600)
+        self.secret_file.write_bytes(SECRET)
         self.feed = Feed(cast(Replica, Standing(self)), 1 << 20)
         self.got: list[Any] = []
         self.server = LogServer(strict_guard(), directory, "c", lambda: self.feed, lambda: {1: "q"})
         self.links = Links(
             strict_guard(),
             OURS,
+            CREDENTIALS,
             [PeerAddress("n2", "127.0.0.1", 1)],
             lambda peer, up: None,
             lambda peer, message: self.got.append((peer, message)),
@@ -58,7 +64,7 @@ class Node:
         """What a reader in a thread of its own gets."""
 
         def read() -> Any:
-            log = RemoteLog(self.address, cluster)
+            log = RemoteLog(self.address, cluster, secret_file=str(self.secret_file))
             try:
                 return what(log)
             finally:
@@ -66,15 +72,37 @@ class Node:
 
         return await asyncio.to_thread(read)
 
-    async def connect(self, *messages: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, *messages: Any, far: FarEnd | None = None) -> Talk:
+        """A reader, unless another far end is given, that proves itself and then says this."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(b"".join(messages))
-        await one_message(reader)  # its greeting
-        return reader, writer
+        talk = Talk(await (far or reading()).meet_there(reader, writer), reader, writer)
+        talk.say(*messages)
+        return talk
 
 
-async def one_message(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+class Talk(NamedTuple):
+    """A connection to a node, and its far end."""
+
+    far: FarEnd
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def say(self, *messages: Any) -> None:
+        """Under the seals."""
+        self.writer.write(self.far.say(*messages))
+
+    async def answer(self) -> Answer:
+        """The next one."""
+        return decode_answer(await self.far.answer(self.reader))
+
+    async def ended(self) -> bool:
+        """Whether the node ends it, and says no more."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+        finally:
+            self.writer.close()
 
 
 @pytest.fixture(name="node")

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.node.config import parse_config
+from broker_plugin.node.config import SECRET_FILE, parse_config
 from broker_plugin.node.main import NodeProcess
+from recovery.secret_file import make_link_secret
 
 
 class Reached(Exception):
@@ -19,6 +20,7 @@ class Reached(Exception):
 async def started_until_reached(directory: Path) -> Any:
     """The node; a step of its start has been made to raise ``Reached``."""
     text = f'name = "a"\ncluster = "c"\ndir = "{directory / "a"}"\ncoordination = "{directory / "r"}"\n'
+    make_link_secret(directory / SECRET_FILE)
     node: Any = NodeProcess(parse_config(f"{text}[peer]\nport = 7\n", directory / "node.toml", environment={}))
     node._coordination = SimpleNamespace(give_up=lambda: None)
     node.guard.watch()

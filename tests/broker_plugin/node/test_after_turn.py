@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.node import main as main_module
+from broker_plugin.node import clients as clients_module
+from broker_plugin.node.clients import EmbeddedClients
+from broker_plugin.node.doors import Doors
 from broker_plugin.node.main import NodeProcess
 from broker_plugin.node.readiness import Readiness
 from tests.broker_plugin.node.starting import Reached, started_until_reached
@@ -44,15 +46,21 @@ class Door:
         self.generation = generation
 
 
+def served_by(server: Any) -> EmbeddedClients:
+    clients: Any = EmbeddedClients.__new__(EmbeddedClients)
+    clients._amqp = server
+    return clients  # type: ignore[no-any-return]
+
+
 class Running:
     """A node whose core is in the state that the test says."""
 
     def __init__(self) -> None:
         self.node: Any = NodeProcess.__new__(NodeProcess)
         self.node._readiness = Readiness(1, 1)
-        self.node._verdict_state = None
         self.door, self.server = Door(), Server()
-        self.node._doors, self.node.amqp = {self.door}, self.server
+        self.node.clients, self.node.doors = served_by(self.server), Doors.__new__(Doors)
+        self.node.doors._doors, self.node.doors._seen = {self.door}, None
         self.turn("joining", 1)
 
     def turn(self, state: str, generation: int, primary: Any = None, backup: Any = None) -> int:
@@ -61,9 +69,8 @@ class Running:
         keeper = SimpleNamespace(record=SimpleNamespace(ready=("a",)))
         leading = primary and SimpleNamespace(primary=primary, keeper=keeper)
         following = backup and SimpleNamespace(backup=backup)
-        self.node.core = SimpleNamespace(
-            state=state, generation=generation, leading=leading, following=following
-        )
+        self.node.core = SimpleNamespace(state=state, generation=generation, leading=leading, following=following)
+        self.node.doors._parts = SimpleNamespace(core=self.node.core)
         self.node._after_turn()
         return self.door.looks - before
 
@@ -99,6 +106,6 @@ async def test_each_turn_is_followed_by_that(tmp_path: Path, monkeypatch: pytest
     def put_together(*parts: Any) -> None:
         raise Reached
 
-    monkeypatch.setattr(main_module, "amqp_server", put_together)
+    monkeypatch.setattr(clients_module, "amqp_server", put_together)
     node = await started_until_reached(tmp_path)
     assert node.shell.on_turn == node._after_turn

@@ -108,6 +108,26 @@ def test_a_decision_that_the_ledger_refuses(
     assert refusal(node, "dtx.commit") == "no"
 
 
+@pytest.mark.parametrize("command", ["commit", "rollback"])
+def test_what_is_refused_is_not_logged_as_decided(
+    node: ServedByShell,
+    client: DtxChannel,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    command: str,
+) -> None:
+    """No such branch, one that is not prepared, one that the ledger refuses; and then one that is taken."""
+    client.start(Y)
+    for name in ("1:y:b", "1:z:b", "nonsense"):
+        refusal(node, f"dtx.{command}", name)
+    with monkeypatch.context() as patched:
+        patched.setattr(node.broker.ledger, "decide_branch", lambda *words: words[-1]("no"))
+        assert refusal(node, f"dtx.{command}") == "no"
+    assert not [each for each in caplog.messages if "operator" in each]
+    shown(node, f"dtx.{command}", xid="1:x:b")
+    assert len([each for each in caplog.messages if "an operator wants branch 1:x:b" in each]) == 1
+
+
 def test_one_that_does_not_pass_the_commit_point_in_time(
     node: ServedByShell, client: DtxChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

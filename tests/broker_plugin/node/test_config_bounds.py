@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.coordination.renewer import LATE
 from broker_plugin.node.config import SHORTEST, ConfigError, NodeConfig, parse_config
+from ha.membership.watchdog import Renewals
 from ha.settings import Settings
+from txobserver.work_limits import WorkLimits
 
 TEXT = """
 name = "a"
@@ -70,6 +73,10 @@ def test_the_lowest_value_is_taken_and_none_below(key: str, lowest: float, too_l
         ("amqp.port", 65535),
         ("amqp.heartbeat", 65535),
         ("amqp.channel_max", 65535),
+        ("amqp.frame_max", 4294967295),
+        ("dtx.default_timeout", 4294967295),
+        ("dtx.max_timeout", 4294967295),
+        ("outcome_seconds", 1_000_000_000),
         ("peer.port", 65535),
         ("min_ready", 3),
     ],
@@ -105,6 +112,37 @@ def test_a_lease_is_renewed_twice_in_its_time() -> None:
         config({"timing.lease_ttl": 0})
 
 
+def test_a_loop_is_taken_for_hung_within_a_lease_and_behind_the_first_renewal_that_is_not_asked_for() -> None:
+    """P10: also where the lease is changed alone, and for the shortest lease."""
+    for ttl, every in ((1.0, 0.2), (4.0, 0.2), (2 * SHORTEST, SHORTEST), (0.6, 0.3), (1.1, 0.55)):
+        hung_after = config({"timing.lease_ttl": ttl, "timing.renew_every": every}).timing.hung_after
+        assert hung_after == 0.75 * ttl and LATE * every < hung_after < ttl
+    lease: dict[str, Any] = {"timing.lease_ttl": 1.0, "timing.renew_every": 0.2}
+    for held in (0.99, 1.5 * 0.2):
+        assert config({**lease, "timing.hung_after": held}).timing.hung_after == held
+    with pytest.raises(ConfigError, match="timing: hung_after must be less than lease_ttl"):
+        config({**lease, "timing.hung_after": 1.0})
+    with pytest.raises(ConfigError, match="hung_after must be at least one and a half times renew_every"):
+        config({**lease, "timing.hung_after": 1.5 * 0.2 - TINY})
+    with pytest.raises(ConfigError):
+        config({"timing.hung_after": 0})
+
+
+def test_the_coordination_process_is_told_when_to_renew(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+    made = config({"timing.lease_ttl": 8.0, "timing.renew_every": 0.5, "timing.hung_after": 3.0})
+    monkeypatch.setattr(type(made.coordination), "serve", lambda store, *words: asked.append(words))
+    made.serve_coordination()
+    assert asked == [("c", 8.0, Renewals(0.5, 3.0))]
+
+    def refused(*words: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(type(made.coordination), "serve", refused)
+    with pytest.raises(ConfigError, match="no memory can be shared with the coordination process: Too many open files"):
+        made.serve_coordination()
+
+
 def test_what_the_state_machines_are_told() -> None:
     flags: dict[str, Any] = {
         "timing.lease_ttl": 11.0,
@@ -117,6 +155,10 @@ def test_what_the_state_machines_are_told() -> None:
         "store.checkpoint_seconds": 3.5,
         "outcomes_kept": 17,
         "outcome_seconds": 19.0,
+        "transactions.max_events": 21,
+        "transactions.max_bytes": 22,
+        "transactions.connection_bytes": 23,
+        "transactions.open_bytes": 24,
     }
     assert config(flags).core_settings() == Settings(
         lease_ttl=11.0,
@@ -129,4 +171,29 @@ def test_what_the_state_machines_are_told() -> None:
         checkpoint_every=3.5,
         outcomes_kept=17,
         outcome_seconds=19.0,
+        work=WorkLimits(events=21, bytes=22, client_bytes=23, open_bytes=24),
     )
+
+
+@pytest.mark.parametrize("key", ["dir", "host.socket", "amqp.users_file"])
+def test_an_empty_path_does_not_stand_for_the_current_directory(key: str) -> None:
+    """``--set dir=$UNSET`` made a store of the directory in which the command was given."""
+    with pytest.raises(ConfigError, match=f"{key}: must not be empty"):
+        config({key: ""})
+
+
+@pytest.mark.parametrize("first", ["timing", "timing.lease_ttl"])
+def test_a_table_and_a_key_of_it_are_not_both_given_with_set(first: str) -> None:
+    given = {first: "2", "timing": "2", "timing.lease_ttl": "2"}
+    with pytest.raises(ConfigError, match="a table and a key of it are both given"):
+        parse_config(TEXT, PATH, given, {})
+
+
+def test_a_text_with_a_nul_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"amqp\.host: a text must not hold a NUL"):
+        parse_config(TEXT + '[amqp]\nhost = "a\\u0000b"\n', PATH, {}, {})
+
+
+def test_a_file_that_is_nested_deep() -> None:
+    with pytest.raises(ConfigError, match="is nested too deep"):
+        parse_config("x = " + "[" * 5000, PATH, {}, {})

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
-from broker_plugin.node.main import NodeProcess
-from broker_plugin.node.proxy import PassOn, Refuse, Serve, Verdict
+from broker_plugin.amqp.protocol.introductions import Introducer
+from broker_plugin.node.doors import Doors
+from broker_plugin.node.passing import PassOn, Refuse, Serve, Verdict
+from ha.messages.greeting import INTRODUCTIONS, greeting
 
 SERVING = SimpleNamespace(point=SimpleNamespace(serving=True))
 CLOSING = SimpleNamespace(point=SimpleNamespace(serving=False))
 ATTACHED = SimpleNamespace(attached=True, primary="a")
 DETACHED = SimpleNamespace(attached=False, primary="a")
+INTRODUCER = Introducer("b", b"key")
 UNGREETED = SimpleNamespace(attached=True, primary="c")
 
 
-def verdict(state: str, primary: Any, backup: Any, clients: str = "proxy") -> Verdict:
-    node: Any = NodeProcess.__new__(NodeProcess)
+def verdict(state: str, primary: Any, backup: Any, clients: str = "proxy", features: Sequence[str] = ()) -> Verdict:
+    doors: Any = Doors.__new__(Doors)
     looked: list[None] = []
-    node.shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
+    shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
     leading = primary and SimpleNamespace(primary=primary)
     following = backup and SimpleNamespace(backup=backup)
-    node.core = SimpleNamespace(state=state, leading=leading, following=following, generation=7)
-    node._config = SimpleNamespace(backup_clients=clients)
-    node.links = SimpleNamespace(greetings={"a": SimpleNamespace(amqp_host="h", amqp_port=5672)})
-    node.amqp = SimpleNamespace(connection_factory=verdict)
-    found: Verdict = node._decide()
+    core = SimpleNamespace(state=state, leading=leading, following=following, generation=7)
+    links = SimpleNamespace(greetings={"a": msgspec.structs.replace(greeting("c", "a", "h", 5672), features=features)})
+    doors._parts = core, shell, None, links
+    doors._clients = SimpleNamespace(verdict=lambda generation: Serve(verdict))
+    doors._refuse, doors._introducer = clients == "refuse", INTRODUCER
+    found: Verdict = doors.decide()
     assert looked == [None], "a node that was stopped may have lost its lease"
     return found
 
 
 @pytest.mark.parametrize("clients", ["proxy", "refuse"])
 def test_an_active_primary_serves(clients: str) -> None:
-    assert verdict("active", SERVING, None, clients) == Serve(verdict)  # type: ignore[arg-type]
+    assert verdict("active", SERVING, None, clients) == Serve(verdict)
     assert verdict("active", CLOSING, None, clients) is None, "it hands over"
     assert verdict("active", None, None, clients) is None
 
@@ -45,7 +51,7 @@ def test_a_recovering_primary_lets_wait() -> None:
 
 @pytest.mark.parametrize("state", ["joining", "catchup", "ready"])
 def test_a_backup_passes_on_as_soon_as_it_knows_where_to(state: str) -> None:
-    assert verdict(state, None, ATTACHED) == PassOn("h", 5672, 7)
+    assert verdict(state, None, ATTACHED) == PassOn("h", 5672, 7, None, "a")
     assert verdict(state, None, DETACHED) is None
     assert verdict(state, None, UNGREETED) is None
     assert verdict(state, None, None) is None
@@ -54,3 +60,11 @@ def test_a_backup_passes_on_as_soon_as_it_knows_where_to(state: str) -> None:
 @pytest.mark.parametrize("state", ["joining", "catchup", "ready", "recovering"])
 def test_a_node_that_is_to_refuse_does_so_unless_it_is_active(state: str) -> None:
     assert verdict(state, None, ATTACHED, "refuse") == Refuse()
+
+
+def test_clients_are_introduced_to_a_primary_that_knows_what_that_is() -> None:
+    """One of an earlier version would take it for a client that speaks no AMQP, and close the connection."""
+    found = verdict("ready", None, ATTACHED, features=["another", INTRODUCTIONS])
+    assert found == PassOn("h", 5672, 7, INTRODUCER, "a")
+    found = verdict("ready", None, ATTACHED, features=["another"])
+    assert isinstance(found, PassOn) and found.introducer is None

@@ -12,20 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from broker_plugin.node import links as links_module
-from broker_plugin.node.links import (
-    FIRST_DELAY,
-    LARGE,
-    LAST_DELAY,
-    MAX_HELLO,
-    MAX_MESSAGE,
-    Links,
-    PeerAddress,
-    PeerProtocol,
-    framed,
-    parts,
-)
+from broker_plugin.node.links import FIRST_DELAY, LARGE, LAST_DELAY, SHARED, Links, PeerAddress, SealedStream
+from broker_plugin.node.peer_protocol import MAX_HELLO, MAX_MESSAGE, PeerProtocol
 from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.proof import MAX_UNPROVEN, ListenerProof
+from ha.messages.seals import LONG, Sealer, Unsealer
 from ha.messages.stream import Commit, Entries
+from ha.messages.wire import encode
+from tests.support.far_end import CREDENTIALS, SECRETS, FarEnd, listening
 from tests.support.guards import StrictGuard
 
 OURS = Hello(WIRE_VERSION, "cluster", "a", "127.0.0.1", 1, features=["x", "y"])
@@ -45,6 +39,9 @@ class Transport:
     def write(self, data: bytes) -> None:
         self.written += data
 
+    def get_extra_info(self, name: str) -> Any:
+        return ("10.0.0.9", 4711) if name == "peername" else None
+
     def abort(self) -> None:
         self.aborted = True
         self.protocol.connection_lost(None)
@@ -55,6 +52,30 @@ class Slow(Transport):
 
     def abort(self) -> None:
         self.aborted = True
+
+
+def greet(dialled: Transport) -> FarEnd:
+    """As node b, which was dialled."""
+    far = listening().meet(dialled.protocol, dialled)
+    dialled.protocol.data_received(far.say(THEIRS))
+    return far
+
+
+def come(links: Links) -> tuple[Transport, FarEnd]:
+    """A connection that was made to the node and has proved itself."""
+    came = Transport(links._accepted())
+    came.protocol.connection_made(came)  # type: ignore[arg-type]
+    return came, FarEnd().meet(came.protocol, came)
+
+
+def listener(hello: Hello = OURS, *then: Any) -> PeerProtocol:
+    """The node's end of a connection that was made to it."""
+    proof = ListenerProof(SECRETS, bytes(32))
+    return PeerProtocol(StrictGuard(), hello, proof, ["b"], *(then or (nothing, nothing, nothing)))
+
+
+def nothing(*words: object) -> None:
+    """Not looked at."""
 
 
 class Server:
@@ -89,7 +110,7 @@ class Network(StrictGuard):
         if not self.script:
             self.done.set()
         else:
-            protocol.data_received(framed(THEIRS))
+            greet(self.made[-1])
             asyncio.get_running_loop().call_soon(protocol.connection_lost, None)
 
 
@@ -104,6 +125,7 @@ class Dialling:
         self.links = Links(
             self.network,
             OURS,
+            CREDENTIALS,
             [PeerAddress("b", "host-b", 7)],
             lambda peer, up: self.told.append((peer, up)),
             lambda peer, message: self.got.append((peer, message)),
@@ -149,12 +171,13 @@ async def test_what_is_sent_goes_out_on_the_connection_that_stands_and_else_is_l
     ours = Dialling(monkeypatch, TAKEN, TAKEN)
     last = await ours.until_the_last()
     ours.links.send("b", Commit(1, 1, 1))
-    assert [each.written for each in ours.network.made] == [framed(OURS)] * 2, "no peer is linked"
-    last.protocol.data_received(framed(THEIRS))
+    assert last.written == b"", "no peer is linked, and who dials says nothing first"
+    far = greet(last)
     assert ours.told[-1] == ("b", BOTH) and ours.links.greetings["b"] == THEIRS
     ours.links.send("b", Commit(1, 1, 2))
-    assert last.written == framed(OURS) + framed(Commit(1, 1, 2))
-    last.protocol.data_received(framed(Commit(1, 1, 3)))
+    far.meet(last.protocol, last)
+    assert far.got == [encode(OURS), encode(Commit(1, 1, 2))]
+    last.protocol.data_received(far.say(Commit(1, 1, 3)))
     assert ours.got == [], "messages come on the connection that the sender dialled"
     await ours.links.stop()
 
@@ -162,11 +185,9 @@ async def test_what_is_sent_goes_out_on_the_connection_that_stands_and_else_is_l
 async def test_to_stop_ends_every_connection_and_tells_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Dialling(monkeypatch, TAKEN)
     last = await ours.until_the_last()
-    last.protocol.data_received(framed(THEIRS))
-    came = [Transport(ours.network.factory()) for _ in range(3)]
-    for each in came:
-        each.protocol.connection_made(each)  # type: ignore[arg-type]
-    came[1].protocol.data_received(framed(THEIRS) + framed(Commit(1, 1, 1)))
+    greet(last)
+    came, ends = zip(*(come(ours.links) for _ in range(3)), strict=True)
+    came[1].protocol.data_received(ends[1].say(THEIRS, Commit(1, 1, 1)))
     came[2].abort()
     assert ours.got == [("b", Commit(1, 1, 1))]
     await ours.links.stop()
@@ -199,9 +220,11 @@ async def test_what_comes_on_a_connection_that_was_closed_is_not_taken(monkeypat
     protocol = ours.network.factory()
     came = Slow(protocol)
     protocol.connection_made(came)
+    far = FarEnd().meet(protocol, came)
+    spoilt = bytearray(far.say(THEIRS, Commit(1, 1, 1)))
     protocol.data_received(b"\xff\xff\xff\xff")
     assert came.aborted
-    protocol.data_received(framed(THEIRS) + framed(Commit(1, 1, 1)))
+    protocol.data_received(bytes(spoilt))
     assert ours.got == [] and protocol.peer is None
     await ours.links.stop()
 
@@ -210,44 +233,65 @@ async def test_what_comes_on_a_connection_that_was_closed_is_not_taken(monkeypat
 def test_a_peer_of_a_cluster_that_was_founded_apart_is_refused(cluster_id: str, greeted: list[str]) -> None:
     """Also one that does not say which cluster it is of."""
     found: list[str] = []
-    protocol = PeerProtocol(
-        StrictGuard(),
-        replace(OURS, cluster_id="mine"),
-        ["b"],
-        lambda protocol, hello: found.append(hello.node),
-        lambda peer, message: None,
-        lambda protocol: None,
+    protocol = listener(
+        replace(OURS, cluster_id="mine"), lambda protocol, hello: found.append(hello.node), nothing, nothing
     )
     transport: Any = Transport(protocol)
     protocol.connection_made(transport)
-    protocol.data_received(framed(replace(THEIRS, cluster_id=cluster_id)))
+    far = FarEnd().meet(protocol, transport)
+    protocol.data_received(far.say(replace(THEIRS, cluster_id=cluster_id)))
     assert found == greeted and transport.aborted is not bool(greeted)
 
 
-@pytest.mark.parametrize("size", [0, 255, LARGE - 1, LARGE, LARGE + 1, 1 << 20])
+def test_a_node_that_is_no_peer_is_refused() -> None:
+    """Of the right cluster, with its secret, and not of this configuration; nothing that it says is taken."""
+    greeted: list[str] = []
+    got: list[Any] = []
+    protocol = listener(OURS, lambda _, hello: greeted.append(hello.node), lambda *said: got.append(said), nothing)
+    transport: Any = Transport(protocol)
+    protocol.connection_made(transport)
+    far = FarEnd().meet(protocol, transport)
+    protocol.data_received(far.say(replace(THEIRS, node="c"), Commit(1, 1, 1)))
+    assert transport.aborted and greeted == [] == got
+
+
+@pytest.mark.parametrize(
+    "size", [0, 255, LONG - 1, LONG, LARGE - 1, LARGE, (1 << 16) - 1, 1 << 16, 1 << 20, SHARED + 1]
+)
 def test_a_large_frame_goes_to_each_backup_as_it_is(size: int) -> None:
-    """To the byte what is sent of a small one, and no copy of it: 128 MiB would hold the loop up for each backup."""
-    frame = bytes(size)
-    for numbers in ((1, 7, 0), (1 << 22, (1 << 63) - 1, 1 << 42)):
-        message = Entries(*numbers, frame)
-        sent = parts(message)
-        assert b"".join(sent) == framed(message)
-        assert any(part is frame for part in sent) == (size >= LARGE)
-    assert parts(Commit(1, 2, 3)) == [framed(Commit(1, 2, 3))]
+    """What is received is what ``encode`` gives, and it is not copied: 128 MiB would hold the loop up for each."""
+    frame, stream = bytes(size), SealedStream()
+    for backup, numbers in enumerate(((1, 7, 0), (1 << 22, (1 << 63) - 1, 1 << 42))):
+        message, key = Entries(*numbers, frame), bytes([backup]) * 32
+        sealer, unsealer = Sealer(key), Unsealer(key)
+        for each in (message, Commit(1, 2, 3)):
+            sent = stream.parts(sealer, each)
+            assert any(part is frame for part in sent) == (size >= LARGE and each is message)
+            wire = bytearray(b"".join(sent))
+            assert unsealer.message(wire, 0, MAX_MESSAGE) == (encode(each), len(wire))
 
 
-def nothing(*words: object) -> None:
-    """Not looked at."""
+def test_a_frame_is_hashed_once_for_all_backups(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[bytes] = []
+    monkeypatch.setattr(links_module, "hash_of", lambda data: hashed.append(data) or bytes(32))
+    stream, frames = SealedStream(), [bytes(LONG), bytes(LARGE), bytes(SHARED + 1)]
+    for frame in frames:
+        for backup in range(3):
+            stream.parts(Sealer(bytes([backup]) * 32), Entries(1, backup, 0, frame))
+    assert [len(each) for each in hashed] == [LONG, LARGE, *[SHARED + 1] * 3]
+    assert stream._hashed == (b"", b""), "and one that is larger is not kept"
 
 
-@pytest.mark.parametrize(("greeted", "limit"), [(False, MAX_HELLO), (True, MAX_MESSAGE)])
-def test_a_message_is_as_long_as_may_be_and_no_longer(greeted: bool, limit: int) -> None:
-    """Who has not said who it is fills no memory."""
+@pytest.mark.parametrize(("step", "limit"), [(0, MAX_UNPROVEN), (1, MAX_HELLO), (2, MAX_MESSAGE)])
+def test_a_message_is_as_long_as_may_be_and_no_longer(step: int, limit: int) -> None:
+    """Who has not proved itself fills no memory, and who has not said who it is next to none."""
     for length, closed in ((limit, False), (limit + 1, True)):
-        protocol = PeerProtocol(StrictGuard(), OURS, ["b"], nothing, nothing, nothing)
+        protocol = listener()
         transport: Any = Transport(protocol)
         protocol.connection_made(transport)
-        protocol.peer = "b" if greeted else None
+        if step:
+            FarEnd().meet(protocol, transport)
+            protocol.peer = "b" if step == 2 else None
         protocol.data_received(length.to_bytes(4, "big") + b"begun")
         assert transport.aborted == closed
 
@@ -261,7 +305,7 @@ async def test_who_connects_must_greet_in_time(greets: bool, monkeypatch: pytest
     came: Any = Transport(ours.network.factory())
     came.protocol.connection_made(came)
     if greets:
-        came.protocol.data_received(framed(THEIRS))
+        came.protocol.data_received(FarEnd().meet(came.protocol, came).say(THEIRS))
     ((seconds, late),) = waited
     assert seconds == links_module.GREETING_SECONDS and not came.aborted
     late()
@@ -295,8 +339,15 @@ async def test_dialled_and_never_greeted(swallowed: int, silent: int, monkeypatc
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             assert isinstance(transport, asyncio.Transport)
             came.append(transport)
+            self.far, self.transport = listening(), transport
             if len(came) > silent:
-                transport.write(framed(THEIRS))
+                transport.write(self.far.opening())
+
+        def data_received(self, data: bytes) -> None:
+            known = self.far.session is not None
+            self.transport.write(self.far.take(data))
+            if not known and self.far.session is not None:
+                self.transport.write(self.far.say(THEIRS))
 
         def connection_lost(self, error: Exception | None) -> None:
             ended.append(True)
@@ -304,7 +355,12 @@ async def test_dialled_and_never_greeted(swallowed: int, silent: int, monkeypatc
     server = await asyncio.get_running_loop().create_server(Peer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     links = Links(
-        Hanging(swallowed), OURS, [PeerAddress("b", "127.0.0.1", port)], lambda peer, up: linked.set(), nothing
+        Hanging(swallowed),
+        OURS,
+        CREDENTIALS,
+        [PeerAddress("b", "127.0.0.1", port)],
+        lambda peer, up: linked.set(),
+        nothing,
     )
     await links.start("127.0.0.1", 0)
     async with asyncio.timeout(30):
@@ -326,10 +382,10 @@ async def test_who_connects_when_only_the_node_s_own_descriptors_are_left_is_not
         asked.append(transport)
         return False
 
-    links = Links(StrictGuard(), OURS, [PeerAddress("b", "h", 7)], lambda *of: None, lambda *of: None, admit=admit_none)
+    links = Links(StrictGuard(), OURS, CREDENTIALS, [PeerAddress("b", "h", 7)], nothing, nothing, admit=admit_none)
     protocol = links._accepted()
     transport: Any = Transport(protocol)
     protocol.connection_made(transport)
     assert asked == [transport] and transport.aborted and transport.written == b"" and not links._in
-    protocol.data_received(framed(THEIRS))
-    assert transport.written == b"" and protocol.peer is None
+    protocol.data_received(b"\xff\xff\xff\xff")
+    assert transport.written == b"" and protocol.session is None

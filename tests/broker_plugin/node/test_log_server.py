@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_plugin.node import log_server
-from broker_plugin.node.links import MAX_HELLO, PeerProtocol
+from broker_plugin.node import log_server, refusals
 from broker_plugin.node.log_server import LogReaderProtocol, LogServer
+from broker_plugin.node.peer_protocol import MAX_HELLO, PeerProtocol
 from ha.apply.replica import Replica
 from ha.effects import Persist
 from ha.feed.feed import Feed
 from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.proof import ListenerProof
 from ha.messages.stream import Commit
 from recovery.pipeline.node import node_table, rows_of
 from recovery.pipeline.remote import RemoteLog
@@ -36,31 +37,26 @@ from recovery.reader.log_wire import (
     NotThere,
     ReadHello,
     decode_answer,
-    framed,
+    encode,
 )
 from recovery.reader.marked_segments import MarkedSegments
 from recovery.reader.marks import Mark
+from recovery.reader.node_connection import READ_SECRET
 from recovery.reader.node_log import NodeLog
 from recovery.store.log import LogReclaimed
 from recovery.store.segment import segment_path
-from tests.broker_plugin.node.served_log import END, OURS, Node, Standing, one_message
+from tests.broker_plugin.node.served_log import END, OURS, Node, Standing, Talk
 from tests.broker_plugin.node.served_log import running_node as running_node
 from tests.recovery.pipeline.events import STORY, message, write_node
 from tests.support.examples import examples
+from tests.support.far_end import SECRET, SECRETS, FarEnd, reading
 from tests.support.guards import strict_guard
 from txobserver.events import Delivered, Event, Publish
 from txobserver.frames import encode_frame
 from txobserver.ports.store import MemoryBase, Meta, StoreError
 
-READER = framed(ReadHello(READ_VERSION, "c"))
+READER = ReadHello(READ_VERSION, "c")
 QUESTIONS = st.sampled_from([AskExtent(), AskFrames(1, 9, 1), AskFrames(4, 9, MAX_PORTION), AskFrames(0, 0, 1)])
-
-
-async def ended(reader: asyncio.StreamReader) -> bool:
-    try:
-        return await reader.read(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 async def test_a_reader_gets_the_rows_that_the_directory_has(node: Node) -> None:
@@ -101,7 +97,7 @@ async def test_a_node_tells_where_its_log_ends(node: Node) -> None:
 
 async def test_what_is_given_from_memory_is_what_the_disk_gives(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte for byte, for any part of the log, wherever the commit point stands; and the disk is left alone."""
-    reader, writer = await node.connect(READER)
+    talk = await node.connect(READER)
     on_disk, frames = node.feed, list(NodeLog(node.directory).frames(1, END))
     in_memory = Feed(cast(Replica, Standing(node)), 1 << 20)
     for frame in frames:
@@ -113,14 +109,14 @@ async def test_what_is_given_from_memory_is_what_the_disk_gives(node: Node, monk
             with monkeypatch.context() as patch:
                 if node.feed is in_memory:
                     patch.setattr(LogReaderProtocol, "_frames", lambda *words: pytest.fail("it reads the disk"))
-                answers.append([await answer_to(reader, writer, question) for question in asked])
+                answers.append([await answer_to(talk, question) for question in asked])
         assert answers[0] == answers[1]
-    writer.close()
+    talk.writer.close()
 
 
-async def answer_to(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, question: Any) -> bytes:
-    writer.write(framed(question))
-    return await one_message(reader)
+async def answer_to(talk: Talk, question: Any) -> bytes:
+    talk.say(question)
+    return await talk.far.answer(talk.reader)
 
 
 class EarlierExtent(msgspec.Struct, array_like=True, tag=103):
@@ -141,16 +137,16 @@ def test_an_extent_of_an_earlier_version_can_be_read_and_reads_ours() -> None:
 
 async def test_an_answer_has_as_many_frames_as_were_asked_for_and_one_at_least(node: Node) -> None:
     """A portion is about as large as the reader has room for, however long the log is."""
-    reader, writer = await node.connect(READER)
+    talk = await node.connect(READER)
     there = [len(frame.data) for frame in NodeLog(node.directory).frames(1, END)]
     assert len(set(there)) > 1
     for size in (*accumulate(there), *(each + 1 for each in accumulate(there)), 1, MAX_PORTION):
-        writer.write(framed(AskFrames(1, END, size)))
-        answer = decode_answer(await one_message(reader))
+        talk.say(AskFrames(1, END, size))
+        answer = await talk.answer()
         assert isinstance(answer, LogFrames)
         found = [len(data) for data in answer.frames]
         assert sum(found[:-1]) < size and (sum(found) >= size or len(found) == len(STORY))
-    writer.close()
+    talk.writer.close()
 
 
 async def test_what_the_log_has_lost_is_said(node: Node) -> None:
@@ -174,18 +170,18 @@ async def test_reader_whose_read_fails_stays_mute(node: Node, caplog: pytest.Log
     last = sorted((node.directory / "log").iterdir())[-1]
     last.write_bytes(last.read_bytes() + encode_frame(1, END + 1, unknown, 0).data)
     node.commit = END + 1
-    reader, writer = await node.connect(READER)
+    talk = await node.connect(READER)
     for first in (END + 1, 1):
-        writer.write(framed(AskFrames(first, END + 1, MAX_PORTION)))
-        answer = decode_answer(await one_message(reader))
+        talk.say(AskFrames(first, END + 1, MAX_PORTION))
+        answer = await talk.answer()
         assert isinstance(answer, NotThere) and "its log cannot be read, ValidationError" in answer.reason
         assert not answer.reclaimed
-    writer.write(framed(AskFrames(1, END, MAX_PORTION)))
-    assert isinstance(decode_answer(await one_message(reader)), LogFrames), "the connection goes on"
+    talk.say(AskFrames(1, END, MAX_PORTION))
+    assert isinstance(await talk.answer(), LogFrames), "the connection goes on"
     assert "a reader cannot be answered: ValidationError" in caplog.text
     with pytest.raises(StoreError, match="its log cannot be read"):
         await node.read(lambda log: list(log.frames(END + 1, END + 1)))
-    writer.close()
+    talk.writer.close()
 
 
 async def test_an_extent_is_asked_for_while_the_log_is_reclaimed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,15 +209,15 @@ async def test_an_extent_is_asked_for_while_the_log_is_reclaimed(node: Node, mon
 
 async def test_a_log_made_anew_is_found(node: Node) -> None:
     """The place of the last frame served is remembered, and may no longer be one."""
-    reader, writer = await node.connect(READER)
+    talk = await node.connect(READER)
     for last in (END, 3):
-        writer.write(framed(AskFrames(last, last, 1)))
-        answer = decode_answer(await one_message(reader))
+        talk.say(AskFrames(last, last, 1))
+        answer = await talk.answer()
         assert isinstance(answer, LogFrames) and len(answer.frames) == 1
         for path in (node.directory / "log").iterdir():
             path.unlink()
         write_node(node.directory, STORY, segment_bytes=1 << 20)
-    writer.close()
+    talk.writer.close()
 
 
 def test_a_search_begins_near_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,70 +256,72 @@ def test_a_landmark_of_a_log_made_anew(tmp_path: Path, monkeypatch: pytest.Monke
     assert landmarks.find(log, 2) == log.find(2) != second
 
 
-async def test_another_cluster_is_refused_on_both_sides(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+async def test_another_cluster_is_refused_on_both_sides(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "QUIET_SECONDS", 0)
     with pytest.raises(StoreError, match="belongs to cluster c, not to another"):
         await node.read(lambda log: log.extent(), "another")
     for greeting, reason in (
         (ReadHello(READ_VERSION, "another"), "it reads cluster another, not c"),
         (ReadHello(READ_VERSION + 1, "c"), "it reads with version"),
     ):
-        reader, writer = await node.connect(framed(greeting))
-        assert await ended(reader)
+        talk = await node.connect(greeting)
+        assert await talk.ended()
         assert reason in caplog.text
-        writer.close()
 
 
 @pytest.mark.parametrize(
-    ("sent", "reason"),
+    ("said", "reason"),
     [
-        (framed(AskExtent()) + framed(AskExtent()), "asks before it is answered"),
-        ((MAX_QUESTION + 1).to_bytes(4, "big"), f"a question of {MAX_QUESTION + 1} bytes"),
-        (framed(AskFrames(1, 2, MAX_PORTION + 1)), "Expected `int` <="),
-        (framed(Commit(1, 1, 1)), "Invalid value"),
-        (framed(OURS), "Invalid value"),
-        (b"\0\0\0\1\xc1", "malformed"),
+        ((AskExtent(), AskExtent()), "asks before it is answered"),
+        ((bytes(MAX_QUESTION + 1),), f"a message of {MAX_QUESTION + 1} bytes"),
+        ((AskFrames(1, 2, MAX_PORTION + 1),), "Expected `int` <="),
+        ((Commit(1, 1, 1),), "Invalid value"),
+        ((OURS,), "Invalid value"),
+        ((b"\xc1",), "malformed"),
+        ((b"\x91" * MAX_QUESTION,), "Expected `int`, got `array`"),
     ],
 )
 async def test_whatever_else_a_reader_says_is_refused(
-    node: Node, sent: bytes, reason: str, caplog: pytest.LogCaptureFixture
+    node: Node, said: tuple[Any, ...], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reader, writer = await node.connect(READER, sent)
-    assert await ended(reader)
-    writer.close()
+    talk = await node.connect(READER, *said)
+    assert await talk.ended()
     assert reason in caplog.text and not node.got and not node.server.readers
     assert (await node.read(lambda log: log.extent())).last == END
 
 
 async def test_readers_are_not_many_and_not_silent(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_server, "MAX_READERS", 2)
-    connections = [await node.connect(READER, framed(AskExtent())) for _ in range(2)]
-    for reader, _ in connections:
-        assert isinstance(decode_answer(await one_message(reader)), LogExtent)
+    talks = [await node.connect(READER, AskExtent()) for _ in range(2)]
+    for talk in talks:
+        assert isinstance(await talk.answer(), LogExtent)
     with pytest.raises(StoreError, match="does not answer"):
         await node.read(lambda log: log.extent())
     monkeypatch.setattr(log_server, "SILENCE_SECONDS", 0.01)
-    for reader, writer in connections:
-        writer.write(framed(AskExtent()))
-        await one_message(reader)
-        assert await ended(reader)
-        writer.close()
+    for talk in talks:
+        talk.say(AskExtent())
+        await talk.answer()
+        assert await talk.ended()
     assert not node.server.readers
 
 
 async def test_peers_go_on_beside_readers(node: Node) -> None:
-    reading, _ = await node.connect(READER)
-    _, writer = await node.connect(framed(Hello(WIRE_VERSION, "c", "n2", "", 0)), framed(Commit(1, 1, 1)))
+    reading = await node.connect(READER)
+    talk = await node.connect(Hello(WIRE_VERSION, "c", "n2", "", 0), Commit(1, 1, 1), far=FarEnd())
     await node.read(lambda log: list(log.frames(1, END)))
     while not node.got:
         await asyncio.sleep(0.005)
     assert node.got == [("n2", Commit(1, 1, 1))]
-    writer.close()
+    talk.writer.close()
     await node.links.stop()
     node.server.stop()
-    assert await ended(reading)
+    assert await reading.ended()
 
 
-async def test_a_node_that_is_not_there_or_is_something_else(unused_tcp_port: int) -> None:
+async def test_a_node_that_is_not_there(unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(READ_SECRET, SECRET.decode())
     for address in (f"127.0.0.1:{unused_tcp_port}", "127.0.0.1:port", "nonsense"):
         with pytest.raises(StoreError, match="cannot be reached"):
             RemoteLog(address).extent()
@@ -335,12 +333,16 @@ class Transport:
     def __init__(self) -> None:
         self.protocol: Any = None
         self.ended = False
+        self.written = b""
+
+    get_extra_info = dict[str, Any]().get
 
     def set_protocol(self, protocol: Any) -> None:
         self.protocol = protocol
 
     def write(self, data: bytes) -> None:
         assert not self.ended
+        self.written += data
 
     def set_write_buffer_limits(self, high: int) -> None:
         """Nothing: what is written has left at once."""
@@ -358,33 +360,41 @@ async def test_the_end_of_a_node_is_that_of_its_readers(node: Node) -> None:
     (here,) = node.server.readers
     node.server.stop()
     assert here._deadline is not None and here._deadline.cancelled()
-    for reader, writer in (there, coming):
-        assert await ended(reader) and not node.server.readers
-        writer.close()
+    for talk in (there, coming):
+        assert await talk.ended() and not node.server.readers
     with pytest.raises(RuntimeError):
         node.server.thread.submit(int)
 
 
 @pytest.mark.fuzz
 @examples(300)
-@given(st.sampled_from([b"", READER]), st.binary(max_size=200) | QUESTIONS.map(framed), st.lists(st.integers(0, 400)))
-def test_any_bytes_in_any_pieces(before: bytes, data: bytes, cuts: list[int]) -> None:
-    """Nothing fails, nothing comes through to the node, and next to nothing is kept."""
-    stream = before + data
+@given(
+    st.sampled_from([(), (READER,)]),
+    st.lists(st.binary(max_size=200) | QUESTIONS, max_size=2),
+    st.integers(-1, 4000),
+    st.lists(st.integers(0, 400)),
+)
+def test_any_bytes_in_any_pieces(before: tuple[Any, ...], data: list[Any], bit: int, cuts: list[int]) -> None:
+    """Nothing fails, nothing comes through to the node, and next to nothing is kept: sealed, or with a flipped bit."""
     nothing = Feed(Replica(MemoryBase(), Meta(), {}), 0)
-    edges = [0, *sorted(each % (len(stream) + 1) for each in cuts), len(stream)]
 
     async def feed() -> None:
         server = LogServer(strict_guard(), Path("nowhere"), "c", lambda: nothing, dict)
         transport = Transport()
         fail: Any = lambda *message: pytest.fail(f"{message} came through")  # noqa: E731
-        protocol = PeerProtocol(strict_guard(), OURS, ["n2"], fail, fail, lambda lost: None, server.accept)
+        proof = ListenerProof(SECRETS, bytes(32))
+        protocol = PeerProtocol(strict_guard(), OURS, proof, ["n2"], fail, fail, lambda lost: None, server.accept)
         protocol.connection_made(transport)  # type: ignore[arg-type]
+        far = reading().meet(protocol, transport)
+        stream = bytearray(far.say(*before, *(each if isinstance(each, bytes) else encode(each) for each in data)))
+        if bit >= 0 and stream:
+            stream[bit // 8 % len(stream)] ^= 1 << bit % 8
+        edges = [0, *sorted(each % (len(stream) + 1) for each in cuts), len(stream)]
         for a, b in pairwise(edges):
             current = transport.protocol or protocol
-            current.data_received(stream[a:b])
+            current.data_received(bytes(stream[a:b]))
             kept = len((transport.protocol or protocol)._buffer)
-            assert kept <= (MAX_QUESTION if transport.protocol else MAX_HELLO) + 4 + (b - a)
+            assert kept <= (MAX_QUESTION if transport.protocol else MAX_HELLO) + 24 + (b - a)
         server.stop()
 
     asyncio.run(feed())

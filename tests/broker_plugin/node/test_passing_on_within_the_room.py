@@ -16,8 +16,12 @@ from typing import Any
 import pytest
 import uvloop
 
+from broker_plugin.amqp.protocol.codec import PROTOCOL_HEADER
+from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.node.descriptors import Room
-from broker_plugin.node.proxy import RETRY_SECONDS, FrontDoor, PassOn, Verdict
+from broker_plugin.node.passing import PassOn, Verdict
+from broker_plugin.node.proxy import RETRY_SECONDS, FrontDoor
+from tests.support.arrivals import arrivals
 from tests.support.guards import StrictGuard
 
 LOOPBACK = "127.0.0.1"
@@ -67,6 +71,7 @@ class Backup:
     def __init__(self, end: ExitStack) -> None:
         self.end = end
         self.guard = Noting()
+        self.arrivals = arrivals()
         self.verdict: Verdict = None
         self.word = WORD
         self.waiting: set[FrontDoor] = set()
@@ -89,6 +94,7 @@ class Backup:
     async def client(self) -> socket.socket:
         client = self.end.enter_context(far(socket.socket()))
         await asyncio.get_running_loop().sock_connect(client, (LOOPBACK, self.port))
+        client.send(PROTOCOL_HEADER)
         return client
 
     def numbers(self) -> list[int]:
@@ -102,7 +108,9 @@ class Backup:
             door.reconsider()
 
     def _door(self) -> FrontDoor:
-        self.doors.append(FrontDoor(self.guard, lambda: self.verdict, self.waiting, self.room))
+        self.doors.append(
+            FrontDoor(self.guard, lambda: self.verdict, self.waiting, self.room, Logins({}), self.arrivals)
+        )
         return self.doors[-1]
 
     def _accept(self, listener: socket.socket) -> None:
@@ -210,6 +218,22 @@ def test_a_room_is_left_as_it_was_found() -> None:
         while backup.room.pairs:
             await asyncio.sleep(0.005)
         assert backup.room.owed == 0
+
+    run(test)
+
+
+def test_who_waits_for_the_next_primary_may_take_a_second_descriptor_again() -> None:
+    """The one to the former primary is closed, and its number may be another's by then."""
+
+    async def test(end: ExitStack) -> None:
+        backup = await Backup(end).start(60)
+        backup.word, backup.verdict = b"", backup.primary
+        await backup.client()
+        while not backup.passed_on or backup.room.owed:
+            await asyncio.sleep(0.005)
+        backup.verdict = None
+        backup.doors[0].look(backup.primary.generation + 1)
+        assert (backup.room.pairs, backup.room.owed) == (1, 1)
 
     run(test)
 

@@ -19,6 +19,7 @@ def node(answer: str | None = None, stopping: bool = False) -> Any:
     """One whose core answers so to every promotion."""
     ours: Any = NodeProcess.__new__(NodeProcess)
     ours.asked, ours.later, ours._failure, ours._ended = [], [], None, asyncio.Event()
+    ours._in_order = False
     ours.core = SimpleNamespace(promote=lambda *words: ours.asked.append(words) or answer)
     ours.shell = SimpleNamespace(report=lambda call: None if stopping else call())
     ours.records = SimpleNamespace(complaint="")
@@ -39,6 +40,12 @@ async def test_a_promotion_is_asked_for_with_the_version_that_was_shown(
 ) -> None:
     ours = node()
     assert await ours._promote(arguments) == {} and ours.asked == [asked]
+
+
+@pytest.mark.parametrize("version", ["x", [1], {}, float("inf"), None])
+async def test_a_version_that_is_no_number_is_refused_and_ends_no_node(version: Any) -> None:
+    with pytest.raises(CommandRefused, match="whole number"):
+        await node()._promote({"version": version})
 
 
 async def test_why_it_is_refused_is_told() -> None:
@@ -82,8 +89,9 @@ async def test_who_asks_is_answered_by_a_node_that_has_looked_at_its_clock(
     ours.store, ours._readiness = SimpleNamespace(member=Member("a", "i")), None
     ours.records = SimpleNamespace(complaint="")
     ours.shell.look_at_clock = lambda: steps.append("clock")
-    monkeypatch.setattr(main, question, lambda *words: steps.append(question) or "answer")
-    assert await getattr(ours, f"_{question}")({}) == "answer" and steps == ["clock", question]
+    ours.clients = SimpleNamespace(shown=dict)
+    monkeypatch.setattr(main, question, lambda *words: steps.append(question) or {"an": "answer"})
+    assert await getattr(ours, f"_{question}")({}) == {"an": "answer"} and steps == ["clock", question]
 
 
 @pytest.mark.parametrize("failure", [None, "its disk is full"])

@@ -6,12 +6,16 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
+from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.node import proxy
 from broker_plugin.node.descriptors import Room
-from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
+from broker_plugin.node.passing import PassOn, Refuse, Serve, Verdict
+from broker_plugin.node.proxy import FrontDoor
+from tests.support.arrivals import arrivals
 from tests.support.guards import strict_guard
 
 LOOPBACK = "127.0.0.1"
@@ -25,12 +29,14 @@ class Doorway:
     def __init__(self) -> None:
         self.verdict: Verdict = None
         self.doors: set[FrontDoor] = set()
+        self.arrivals = arrivals()
         self._servers: list[asyncio.Server] = []
         self._port = 0
 
     async def start(self) -> Doorway:
         room = Room(ENOUGH, "clients")
-        self._port = await self._listen(lambda: FrontDoor(strict_guard(), lambda: self.verdict, self.doors, room))
+        make = partial(FrontDoor, strict_guard(), lambda: self.verdict, self.doors, room, Logins({}), self.arrivals)
+        self._port = await self._listen(make)
         return self
 
     async def primary(self, factory: Callable[[], asyncio.Protocol], generation: int = 1) -> PassOn:
@@ -224,8 +230,9 @@ async def test_a_client_that_leaves_while_the_primary_is_dialled_leaves_nothing(
 
     target = await doorway.primary(desk)
     _, writer = await doorway.client()
+    writer.write(b"hello")
     async with asyncio.timeout(10):
-        while not doorway.doors:
+        while not any(door._held for door in doorway.doors):
             await asyncio.sleep(0.01)
         (door,) = doorway.doors
         monkeypatch.setattr(loop, "create_connection", slow)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from broker_plugin.amqp.protocol.codec import PROTOCOL_HEADER
+from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.node.descriptors import Room
-from broker_plugin.node.proxy import FrontDoor, PrimarySide
+from broker_plugin.node.passing import PrimarySide
+from broker_plugin.node.proxy import HELD_BYTES, MOST_HELD, FrontDoor
+from tests.support.arrivals import arrivals
 from tests.support.guards import strict_guard
 
 
@@ -14,7 +20,7 @@ class Slow:
 
     def __init__(self) -> None:
         self.reads = True
-        self.closed = False
+        self.closed = self.aborted = False
 
     def pause_reading(self) -> None:
         self.reads = False
@@ -28,13 +34,17 @@ class Slow:
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.aborted = True
+
 
 def passing() -> tuple[FrontDoor, Slow, Slow]:
     """A door between a client and a primary."""
-    door: Any = FrontDoor(strict_guard(), lambda: None, set(), Room(1 << 20, "clients"))
+    door: Any = FrontDoor(strict_guard(), lambda: None, set(), Room(1 << 20, "clients"), Logins({}), arrivals())
     client, primary = Slow(), Slow()
     side: Any = PrimarySide.__new__(PrimarySide)
     side.guard, side._door, side._transport, side._reached = door.guard, door, primary, True
+    side._introduction = None
     door._transport, door._other = client, side
     return door, client, primary
 
@@ -54,13 +64,13 @@ def test_who_reads_slowly_slows_the_other_side() -> None:
 def test_a_primary_that_ends_behind_its_client_has_nobody_to_tell() -> None:
     door, client, _ = passing()
     door._transport = None
-    door.primary_lost()
+    door.primary_lost(reached=True)
     assert door._other is None and not client.closed
 
 
 def test_what_is_held_for_a_primary_that_is_silent_is_bounded() -> None:
     door, client, _ = passing()
-    door.data_received(bytes(1 << 20))
+    door.data_received(bytes(HELD_BYTES))
     assert client.reads
     door.data_received(b"x")
     assert not client.reads
@@ -68,3 +78,17 @@ def test_what_is_held_for_a_primary_that_is_silent_is_bounded() -> None:
     assert client.reads
     door.data_received(b"more")
     assert client.reads
+
+
+@pytest.mark.parametrize("amqp", [True, False])
+def test_a_stranger_who_says_much_to_a_node_without_a_primary(amqp: bool) -> None:
+    """``strangers_who_wait_for_a_primary``: a mebibyte was kept for each of a thousand that had not logged in."""
+    room = Room(1 << 20, "clients")
+    door: Any = FrontDoor(strict_guard(), lambda: None, set(), room, Logins({}), arrivals(), amqp)
+    door._transport = client = Slow()
+    door.data_received(PROTOCOL_HEADER)
+    assert client.reads
+    door.data_received(bytes(HELD_BYTES))
+    assert not client.reads and not client.aborted
+    door.data_received(bytes(MOST_HELD))
+    assert client.aborted is amqp and len(door._held) == (0 if amqp else len(PROTOCOL_HEADER) + HELD_BYTES + MOST_HELD)

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from broker_plugin.node.config import Address, NodeConfig, PeerNode
 from broker_plugin.node.main import NodeProcess
@@ -29,7 +30,7 @@ def test_how_many_more_may_leave_is_counted() -> None:
 
 def test_the_node_itself_is_one_of_the_nodes(tmp_path: Path) -> None:
     peers = [PeerNode(name=name, port=port) for name, port in (("b", 8), ("c", 9))]
-    at = {"dir": tmp_path / "a", "coordination": tmp_path / "r", "peer": Address(port=7)}
+    at = {"dir": tmp_path / "a", "coordination": tmp_path / "r", "peer": Address(port=7, secret=SecretStr("s" * 32))}
     node = NodeProcess(NodeConfig(name="a", cluster="c", peers=peers, **at))
     assert (node._readiness.nodes, node._readiness.min_ready) == (3, 2)
 

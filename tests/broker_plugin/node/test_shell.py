@@ -96,6 +96,20 @@ async def test_many_reports_make_one_turn() -> None:
     assert turns == [1]
 
 
+async def test_what_both_sides_of_a_link_know_reaches_the_core() -> None:
+    """A peer that knows no feature is linked as well."""
+    core: Any = BrokenCore()
+    core.settle = lambda: None
+    told: list[tuple[str, bool, frozenset[str]]] = []
+    core.on_link = lambda *link: told.append(link)
+    nothing: Any = None
+    shell = Shell(core, nothing, nothing, 0.2, lambda reason: None, strict_guard())
+    for features in (frozenset({"x"}), frozenset(), None):
+        shell.on_link("b", features)
+    await asyncio.sleep(0.01)
+    assert told == [("b", True, frozenset({"x"})), ("b", True, frozenset()), ("b", False, frozenset())]
+
+
 async def test_a_shell_that_was_stopped_tells_the_core_nothing_and_settles_no_more() -> None:
     """Its store is being closed: what was due is as if the node had been killed, and no answer makes it a primary."""
     core: Any = BrokenCore()

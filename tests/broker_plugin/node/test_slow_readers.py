@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import uvloop
 
-from recovery.reader.log_wire import MAX_PORTION, AskFrames, LogFrames, decode_answer, framed
+from recovery.reader.log_wire import MAX_PORTION, AskFrames, LogFrames, decode_answer, encode
 from tests.broker_plugin.node.test_log_server import READER, Node
 from tests.recovery.pipeline.events import write_node
+from tests.support.far_end import FarEnd, reading
 from txobserver.events import Event, Message, Publish
 
 FRAMES = 4
-ASKED = framed(AskFrames(1, FRAMES, MAX_PORTION))
+ASKED = encode(AskFrames(1, FRAMES, MAX_PORTION))
 BOTH_ENDS = 1 << 14
 """Bytes that the system keeps of an answer, about; the answer has megabytes."""
 RUNNERS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -42,9 +43,10 @@ def run(request: pytest.FixtureRequest) -> Run:
 class Asking:
     """A node, a reader's socket, which the node has greeted, and the node's end of it."""
 
-    def __init__(self, node: Node, reader: socket.socket) -> None:
+    def __init__(self, node: Node, reader: socket.socket, far: FarEnd) -> None:
         self.node = node
         self.reader = reader
+        self.far = far
         (ours,) = node.server.readers
         self.transport: Any = ours._transport
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BOTH_ENDS)
@@ -57,7 +59,7 @@ class Asking:
         return size
 
     async def say(self) -> None:
-        await asyncio.get_running_loop().sock_sendall(self.reader, ASKED)
+        await asyncio.get_running_loop().sock_sendall(self.reader, self.far.say(ASKED))
 
 
 @asynccontextmanager
@@ -72,23 +74,23 @@ async def asking(directory: Path, port: int) -> AsyncIterator[Asking]:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BOTH_ENDS)
         reader.setblocking(False)
         await loop.sock_connect(reader, ("127.0.0.1", port))
-        await loop.sock_sendall(reader, READER)
-        await taken(reader)
+        far = reading()
+        while not far.got:
+            await loop.sock_sendall(reader, far.take(await loop.sock_recv(reader, 1 << 16)))
+        await loop.sock_sendall(reader, far.say(encode(READER)))
         while not node.server.readers:
             await asyncio.sleep(0.005)
-        yield Asking(node, reader)
+        yield Asking(node, reader, far)
     node.server.stop()
     await node.links.stop()
 
 
-async def taken(reader: socket.socket) -> bytes:
-    """One message, read to its end and no further."""
-    loop, data, wanted = asyncio.get_running_loop(), b"", 4
-    while len(data) < wanted:
-        data += await loop.sock_recv(reader, min(wanted - len(data), 1 << 16))
-        if len(data) == 4:
-            wanted = 4 + int.from_bytes(data, "big")
-    return data[4:]
+async def taken(it: Asking) -> bytes:
+    """One message, read to its end; nothing comes behind it before the next question."""
+    there = len(it.far.got)
+    while len(it.far.got) == there:
+        it.far.take(await asyncio.get_running_loop().sock_recv(it.reader, 1 << 16))
+    return it.far.got.pop()
 
 
 def test_a_reader_that_asks_on_and_reads_nothing(
@@ -113,7 +115,7 @@ def test_a_reader_that_takes_its_answers_late_may_ask_on(tmp_path: Path, unused_
         async with asking(tmp_path, unused_tcp_port) as it:
             for _ in range(3):
                 await it.ask()
-                answer = decode_answer(await taken(it.reader))
+                answer = decode_answer(await taken(it))
                 assert isinstance(answer, LogFrames) and len(answer.frames) == FRAMES
             assert it.node.server.readers
 

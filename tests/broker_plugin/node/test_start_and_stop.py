@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +15,11 @@ from pydantic import SecretStr
 
 from broker_plugin.cli.layout import free_ports
 from broker_plugin.coordination.record_thread import RecordThread
-from broker_plugin.node import main
+from broker_plugin.node import clients, main
 from broker_plugin.node.config import Address, Amqp, NodeConfig
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.main import NodeProcess
-from ha.membership.record import MemoryCoordination
+from ha.membership.record import MemoryCoordination, Served
 from recovery.store.identity import lock_directory
 from recovery.store.store import Store, StoreHung
 
@@ -53,7 +54,7 @@ class Watched:
             dir=directory / "a",
             coordination=directory / "r",
             amqp=Amqp(port=self.ports[0], users={"a": SecretStr("s3cr3t")}),
-            peer=Address(port=self.ports[1]),
+            peer=Address(port=self.ports[1], secret=SecretStr("s" * 32)),
         )
         self.node = NodeProcess(config)
         self.directory = config.dir
@@ -63,15 +64,15 @@ class Watched:
             return "identity"
 
         monkeypatch.setattr(main, "cluster_identity", identity)
-        monkeypatch.setattr(type(config.coordination), "serve", Quiet)
-        monkeypatch.setattr(main.gc, "freeze", lambda: None)
-        monkeypatch.setattr(main.gc, "set_threshold", lambda *words: None)
+        watchdog: Any = SimpleNamespace(rest=lambda: None)
+        monkeypatch.setattr(type(config.coordination), "serve", lambda *words: Served(Quiet(*words), watchdog))
+        monkeypatch.setattr(main.Collector, "start", lambda collector: None)
         for kind, name, part in (
             (main.Shell, "stop", "shell"),
             (main.AdminServer, "stop", "admin"),
             (asyncio.base_events.Server, "close", "door"),
             (main.Links, "stop", "links"),
-            (main.AmqpServer, "stop", "amqp"),
+            (clients.AmqpServer, "stop", "amqp"),
             (LogServer, "stop", "readers"),
             (RecordThread, "stop", "records"),
             (Store, "close", "store"),
@@ -137,7 +138,7 @@ async def test_everything_is_closed_in_the_reverse_order(watched: Watched, caplo
         (main, "restored", CLOSED[6:]),
         (main, "LogServer", CLOSED[6:]),
         (main, "wire", CLOSED[5:]),
-        (main, "amqp_server", ("shell", *CLOSED[5:])),
+        (clients, "amqp_server", ("shell", *CLOSED[5:])),
         (main.Links, "start", ("links", "amqp", "shell", *CLOSED[5:])),
         (main, "AdminServer", ("door", "links", "amqp", "shell", *CLOSED[5:])),
         (main.AdminServer, "start", ("admin", "door", "links", "amqp", "shell", *CLOSED[5:])),
@@ -177,7 +178,7 @@ async def test_a_part_that_cannot_be_closed_keeps_no_other_open(
     part: str, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error that is not the system's own comes out at the end, when all the others have been closed."""
-    kind: Any = {"links": main.Links, "amqp": main.AmqpServer, "admin": main.AdminServer}[part]
+    kind: Any = {"links": main.Links, "amqp": clients.AmqpServer, "admin": main.AdminServer}[part]
     real = kind.stop
 
     async def failing(me: Any) -> None:

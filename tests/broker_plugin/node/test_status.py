@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.status import status
 from tests.support.steps import backups_of, declared
+from txobserver.configuration import queue_step
 
 
 def test_a_primary_says_what_is_short_and_a_backup_leaves_that_to_it() -> None:
@@ -64,3 +67,14 @@ def test_a_node_with_a_new_store_says_that_the_ready_set_has_its_former_one() ->
     new = cluster.start(new.name)
     cluster.run(lambda: new.core.record is not None)
     assert not status(new.core, new.member, Readiness(2, 1))["former_store_ready"], "nor is anything else of its name"
+
+
+def test_stored_queues_whose_arguments_have_no_effect_are_named() -> None:
+    cluster = declared("q", size=1)
+    node, answered = cluster.primary, list[str | None]()
+    arguments = {"x-message-ttl": 5, "x-max-priority": 9, "x-queue-mode": "lazy"}
+    for step in (queue_step("old", False, arguments), queue_step("lazy", False, {"x-queue-mode": "lazy"})):
+        node.report(partial(node.host.ledger.configure, step, answered.append))
+    cluster.run(lambda: answered == [None, None])
+    said = status(node.core, node.member, Readiness(1, 1))
+    assert said["unsupported"] == {"old": ["x-max-priority", "x-message-ttl"]}

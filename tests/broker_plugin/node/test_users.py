@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from broker_plugin.amqp.protocol.sasl import Credentials, allowed, hashed
 from broker_plugin.node.config import Amqp, ConfigError
-from broker_plugin.node.users import read_users
+from broker_plugin.node.users import check_config_file, check_given, read_users
 
 SALT = "00112233445566778899aabbccddeeff"
 
 
-def users(tmp_path: Path, text: str) -> dict[str, str]:
+def users(tmp_path: Path, text: str, mode: int = 0o600) -> dict[str, str]:
     path = tmp_path / "users.toml"
     path.write_text(text)
+    path.chmod(mode)
     return read_users(Amqp(port=1, users={"guest": "guest"}, users_file=path))
 
 
@@ -34,7 +36,83 @@ def test_a_file_that_holds_no_users_is_refused_and_not_quoted(tmp_path: Path, te
     with pytest.raises(ConfigError, match=r"amqp.users_file: .*users.toml") as refused:
         users(tmp_path, text)
     assert "s3cret" not in str(refused.value)
-    assert refused.value.__cause__ is None
+    error = refused.value
+    assert error.__suppress_context__ or error.__context__ is None, "nor does a trace show it"
+
+
+def test_a_file_of_users_that_is_nested_deep(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is not TOML with lines"):
+        users(tmp_path, "app = " + "[" * 5000)
+
+
+def test_a_user_without_a_name_or_password_is_refused(tmp_path: Path) -> None:
+    """``TXHA_AMQP__USERS__BOB=$UNSET`` let any client in as bob."""
+    with pytest.raises(ConfigError, match=r"amqp.users_file: .* must hold users"):
+        users(tmp_path, '"" = "s3cret"\n')
+    for given in ({"bob": ""}, {"": "s3cret"}):
+        with pytest.raises(ValidationError, match="neither may be empty"):
+            Amqp(port=1, users=given)
+
+
+def test_a_password_of_the_file_may_stand_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """As in a node's own file: ``@FILE`` was taken for a password, which every user of the machine could read."""
+    (tmp_path / "app.password").write_text("right\n")
+    (tmp_path / "app.password").chmod(0o600)
+    assert users(tmp_path, 'app = "@app.password"\nother = "@@x"\n') == {"app": "right", "other": "@x"}
+    assert users(tmp_path, 'app = "@app.password"\n', 0o644) == {"app": "right"}
+    with pytest.raises(ConfigError, match=r"amqp.users_file: .*gone cannot be read"):
+        users(tmp_path, 'app = "@gone"\n', 0o644)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o620])
+def test_a_password_in_clear_stands_in_no_file_of_others(mode: int, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"amqp.users_file: .*chmod go= .*, or write `txha hash-password`") as refused:
+        users(tmp_path, 'app = "s3cret"\n', mode)
+    assert "s3cret" not in str(refused.value)
+    kept = hashed("right", SALT)
+    assert users(tmp_path, f'app = "{kept}"\n', mode) == {"app": kept}
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o644])
+@pytest.mark.parametrize("given", ["s3cret", "@@s3cret", "@file", hashed("other", SALT)])
+def test_neither_does_one_in_a_node_s_own_file(mode: int, given: str, tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(f"name = 'n'\n[amqp.users]\nguest = 'guest'\napp = '{given}'\n")
+    path.chmod(mode)
+    if "s3cret" in given and mode & 0o077:
+        with pytest.raises(ConfigError, match=r"amqp.users: .*chmod go= ") as refused:
+            check_config_file(path)
+        assert "s3cret" not in str(refused.value)
+    else:
+        check_config_file(path)
+
+
+def test_a_file_without_users_may_be_read_by_all(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    for text in ("name = 'n'\n", "[amqp]\nport = 5\n", "[amqp.users]\nguest = 'guest'\n"):
+        path.write_text(text)
+        path.chmod(0o644)
+        check_config_file(path)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"amqp.users.app": "s3cret"},
+        {"amqp.users": '{"app": "s3cret"}'},
+        {"amqp.users.app": "@@s3cret"},
+        {"min_ready": "1", "amqp.users.a b": "s3cret"},
+    ],
+    ids=str,
+)
+def test_no_password_stands_on_a_command_line(settings: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"--set amqp.users.NAME=@FILE") as refused:
+        check_given(settings)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_other_settings_may_stand_there() -> None:
+    check_given({"amqp.users.a": "@file", "amqp.users.b": hashed("x", SALT), "amqp.users_file": "f", "min_ready": "1"})
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from txobserver.events import (
     Configure,
     DtxOpen,
     DtxPrepare,
+    Event,
     GenerationStart,
     Publish,
     Purge,
@@ -28,8 +30,9 @@ from txobserver.events import (
     purge_of,
 )
 from txobserver.frames import encode_frame
-from txobserver.ids import Position, offset_of
+from txobserver.ids import LAST_CONFIG_ID, Position, offset_of
 from txobserver.ports.store import MemoryBase, Meta
+from txobserver.table import IllegalTransition
 from txobserver.xid import Xid
 
 
@@ -169,3 +172,36 @@ def test_a_purge_spares_what_clients_hold_beside_what_a_branch_locks() -> None:
     replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(offset_of(4), 13)])), told)
     assert replica.contents.messages.ids(1) == [(offset_of(2), 11), (offset_of(4), 13)]
     assert told.spared == [offset_of(2), offset_of(4)]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Configure(1, "queue.later", "q", b""),
+        Configure(LAST_CONFIG_ID + 1, "queue.delete", "q", b""),
+        TxDecision(7, True),
+    ],
+    ids=["unknown step", "number behind the last", "decision of no transaction"],
+)
+@pytest.mark.parametrize("generation", [1, 2])
+def test_an_event_that_cannot_be_made_takes_no_position(event: Event, generation: int) -> None:
+    """What was made before stands, and what comes next stands right behind it."""
+    base = MemoryBase()
+    replica = Replica(base, Meta(), {})
+    replica.append(1, GenerationStart(1, "a", ["a"]))
+    before = replica.tail, list(replica.history), dict(replica.buffers), len(replica._unapplied)
+    with pytest.raises((ValueError, IllegalTransition)):
+        replica.append(generation, event)
+    assert (replica.tail, replica.history, replica.buffers, len(replica._unapplied)) == before
+    assert replica.append(1, TxOpen(7)) == 2
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_frame_that_counts_other_events_than_it_holds_is_not_taken(count: int) -> None:
+    """P7: the events behind it would get other sequences on this node than on the primary."""
+    replica = Replica(MemoryBase(), Meta(), {})
+    whole = encode_frame(1, 1, [TxOpen(5), TxOpen(6)], 0)
+    with pytest.raises(GapInStream, match="it holds 2 events"):
+        replica.receive(replace(whole, count=count))
+    assert replica.tail.sequence == 0 and not replica.buffers
+    assert len(replica.receive(whole)) == 2

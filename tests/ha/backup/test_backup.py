@@ -18,7 +18,7 @@ from ha.messages.copying import ForwardTx, Missing, QueueSnapshot, ResyncBegin
 from ha.messages.stream import Commit, Entries
 from ha.settings import Settings
 from tests.support.memory_host import text
-from txobserver.events import TxOpen
+from txobserver.events import Delivered, TxOpen
 from txobserver.frames import encode_frame
 from txobserver.ids import Member, Position
 from txobserver.ports.store import MemoryBase
@@ -82,6 +82,14 @@ def test_who_is_told_to_follow_is_attached_and_takes_the_stream() -> None:
     assert side.backup.attached
     assert side.take(Entries(1, 7, 0, FRAMES[0].data)) == [Persist(FRAMES[0], Acknowledge("a", 1, 7, 1))]
     assert side.replica.tail == Position(1, 1)
+
+
+def test_a_frame_of_a_generation_that_has_not_begun_is_not_taken() -> None:
+    """P10: the primary of generation 1 cannot have it, not even one of the next generation."""
+    side = Side().following()
+    (left,) = side.take(Entries(1, 7, 0, encode_frame(2, 1, [TxOpen(1)], 0).data))
+    assert isinstance(left.message, Leave) and "generation 2 has not begun" in left.message.reason
+    assert not side.backup.attached and side.replica.tail == Position(0, 0)
 
 
 def test_who_cannot_follow_is_not_attached() -> None:
@@ -254,3 +262,15 @@ def test_a_page_reaches_up_to_where_it_says() -> None:
     side.asked().take(ResyncBegin(1, 7, [], Position(1, 9)))
     side.take(QueueSnapshot(1, 7, 1, -1, 5, [(4, 1004)]))
     assert side.replica.contents.messages.ids(1) == [(4, 1004), (6, 1006)]
+
+
+def test_what_is_not_on_its_own_disk_is_not_due() -> None:
+    """Nor could it be applied, and the loop would turn and turn until it is there."""
+    side = Side().following()
+    for sequence in range(1, 4):
+        side.take(Entries(1, 7, 0, encode_frame(1, sequence, [Delivered(1, sequence)], 0).data))
+    side.backup.written(1)
+    side.take(Commit(1, 7, 3))
+    assert side.replica.applied.sequence == 1 and not side.backup.due
+    side.backup.written(3)
+    assert side.replica.applied.sequence == 3 and not side.backup.due

@@ -6,13 +6,15 @@ at once, and again at each start of the node (``what_a_backup_does_not_know_is_p
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
+import msgspec.inspect
 import pytest
 
 from ha.apply.replica import GapInStream, Replica, UnknownEvents
-from ha.effects import Persist, Send
+from ha.effects import LogLine, Persist, Send
+from ha.log_events import Detached
 from ha.messages.attaching import Follow, Leave
 from ha.messages.stream import Ack, Entries
 from tests.ha.backup.test_backup import Side
@@ -29,7 +31,7 @@ from txobserver.configuration import (
     queue_step,
     use_queue_step,
 )
-from txobserver.events import Configure, Settle, TxOpen
+from txobserver.events import Configure, Event, Message, Settle, Terms, TxOpen
 from txobserver.frames import FORMAT_VERSION, encode_frame
 from txobserver.ports.store import MemoryBase
 
@@ -67,6 +69,15 @@ def test_what_a_backup_does_not_know_is_persisted(what: str) -> None:
         assert side.tick(after=10.0, session=session) == [], "it would be sent the same again"
 
 
+def test_an_operator_is_told_which_node_to_upgrade() -> None:
+    """By a warning, which the terminal of ``txha cluster`` shows, of the field that ``txha status`` shows too."""
+    side = following()
+    side.backup.take(Entries(1, 7, 0, LATER["kind"].data), side.now)
+    (line,) = [each for each in side.effects if isinstance(each, LogLine)]
+    assert line.warning and line.event == Detached("a", side.backup.refusal or "")
+    assert "upgrade this node" in line.event.reason
+
+
 def test_what_a_backup_knows_is_persisted() -> None:
 
     side = following()
@@ -102,15 +113,49 @@ def test_every_step_that_is_made_here_is_known() -> None:
         delete_queue_step("q"),
     ):
         check_step(step)
-    deep: Any = b"\x91" * 100_000 + b"\x90"
-    with pytest.raises(UnknownStep):
-        check_step(Configure(1, "bind", "q", deep))
+    deep = b"\x91" * 100_000 + b"\x90"
+    for operation, arguments in (("bind", deep), ("queue.declare", b"\x92\xc2\x81\xa1a" + deep)):
+        with pytest.raises(UnknownStep):
+            check_step(Configure(1, operation, "q", arguments))
 
 
-@pytest.mark.parametrize("events", [[[7]], [[7, "five"]], [[]], [["x", 1]], [[4, 1, [], None]], [[9, 1]]])
+@pytest.mark.parametrize(
+    "events", [[[7]], [[7, "five"]], [[]], [["x", 1]], [[4, 1, [], None]], [[4, "q", [], 4]], [[9, 1]]]
+)
 def test_what_no_version_writes_is_refused_and_asked_for_again(events: list[Any]) -> None:
     """A kind that is known, with fields that it never had, is no reason to wait for an upgrade."""
     side = following()
     said = side.take(Entries(1, 7, 0, with_payload(KNOWN, events).data))
     assert [type(each.message) for each in said] == [Leave] and side.backup.refusal is None
     assert side.tick(after=10.0, session=8), "it asks to be attached again"
+
+
+def structs(kind: Any) -> set[Any]:
+    """The structs of which a decoder of this type makes any."""
+    inner = [each.type for each in getattr(kind, "fields", ())]
+    inner += [*getattr(kind, "types", ()), *getattr(kind, "item_types", ())]
+    inner += [kind.item_type] if hasattr(kind, "item_type") else []
+    found = {kind.cls} if isinstance(kind, msgspec.inspect.StructType) else set()
+    return found.union(*map(structs, inner))
+
+
+def test_a_field_more_is_unknown_wherever_it_stands() -> None:
+    """Of every kind of event, and of what stands within one, as the terms of a removal and a message."""
+    kinds = structs(msgspec.inspect.type_info(Event))
+    assert kinds == {*get_args(Event), Terms, Message}
+    assert [each for each in kinds if not each.__struct_config__.forbid_unknown_fields] == []
+
+
+QUEUE, EXCHANGE = (False, {}), ExchangeSpec("x", "direct", False, False, {})
+BINDING = BindingSpec("x", "q", True, "k", {})
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [("queue.declare", QUEUE), ("exchange.declare", EXCHANGE), ("bind", BINDING), ("unbind", BINDING)],
+)
+def test_so_is_a_field_more_of_what_is_declared(operation: str, arguments: Any) -> None:
+    check_step(Configure(1, operation, "n", msgspec.msgpack.encode(arguments)))
+    more = [*msgspec.to_builtins(arguments), *([False] if operation == "exchange.declare" else []), "more"]
+    with pytest.raises(UnknownStep, match=f"{operation}' with unknown arguments"):
+        check_step(Configure(1, operation, "n", msgspec.msgpack.encode(more)))

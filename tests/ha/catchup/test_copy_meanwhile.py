@@ -224,7 +224,7 @@ def joined(cluster: MemoryCluster, name: str, meanwhile: Callable[[int], None]) 
 @pytest.mark.parametrize("what", ["purge", "delete", "anew"])
 def test_a_queue_changes_wholly_between_slices(what: str) -> None:
     """It is purged, deleted, or declared anew while its messages are on their way."""
-    for moment in range(0, 30, 3):
+    for moment in range(0, 30, 6):
         cluster, name = joining(*[LARGE] * 30, queues=("q", "r"))
         primary = cluster.primary
 

@@ -9,7 +9,8 @@ from ha.catchup.snapshot_end import Ending
 from ha.messages.copying import ForwardOutcomes, ForwardTx, SnapshotEnd
 from ha.messages.sizes import OVERHEAD
 from ha.messages.wire import encode
-from txobserver.events import GenerationStart, TxOpen
+from tests.support.messages import TEXT
+from txobserver.events import GenerationStart, TxDecision, TxEnqueue, TxOpen
 from txobserver.outcomes import Kind, Remembered
 from txobserver.ports.store import MemoryBase
 
@@ -50,6 +51,22 @@ def test_a_transaction_that_was_opened_behind_the_cut_is_no_part_of_it() -> None
     assert [(part.tx, len(part.events)) for part in parts if isinstance(part, ForwardTx)] == [(1, 1)]
     end = parts[-1]
     assert isinstance(end, SnapshotEnd) and end.position == (1, 1) and end.transactions == [(1, 1)]
+
+
+def test_a_transaction_that_ends_while_the_end_of_a_copy_is_sent() -> None:
+    """``a_transaction_ends_while_the_end_of_a_copy_is_sent``: what it is let go of with is not what the copy sends."""
+    replica = replica_with()
+    for event in (TxOpen(1), *(TxEnqueue(1, rid, (1,), TEXT) for rid in range(5))):
+        replica.append(1, event)
+    replica.apply(6)
+    parts = Ending(replica, 1, 7, LIMIT).parts()
+    replica.append(1, TxDecision(1, False))
+    replica.apply(7)
+    leftovers = replica.contents.leftovers
+    assert leftovers.go_on() == 5 and not replica.buffers
+    forwarded = [part for part, _ in parts if isinstance(part, ForwardTx)]
+    assert [len(part.events) for part in forwarded] == [6]
+    assert leftovers.waiting == 6, "the copy's own references are let go of in pieces, too"
 
 
 def test_a_generation_that_began_behind_the_cut_is_not_in_its_history() -> None:

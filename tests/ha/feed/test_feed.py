@@ -94,6 +94,11 @@ def test_memory_is_bounded_and_what_is_older_is_on_disk() -> None:
     assert up_to(FRAMES[0], 2) == frame(1, 2) and up_to(FRAMES[0], 3) is FRAMES[0]
 
 
+def test_of_frames_that_are_larger_than_the_bound_one_is_kept() -> None:
+    kept: Any = fed(Stream(30), 1)._recent
+    assert list(kept._frames) == FRAMES[-1:] and kept._bytes == SIZE
+
+
 def test_what_is_cut_off_is_never_given() -> None:
     """Another event gets its sequence."""
     stream = Stream(8)
@@ -189,3 +194,18 @@ def test_who_ends_watching_while_it_is_told_keeps_no_other_from_it() -> None:
     for stream.commit in (1, 2):
         feed.tell()
     assert told == ["once", "always", "always"]
+
+
+def test_copy_ends_where_the_lost_history_did() -> None:
+    """An operator accepted the loss of events 8 to 12, and the copy that took their place ends at 12, too."""
+    stream = Stream(12)
+    feed = fed(stream)
+    told: list[Any] = []
+    feed.watch(lambda: told.append(feed.read(Position(1, 12), 1 << 20)))
+    feed.tell()
+    assert told == []
+    stream.starts.append(Position(2, 8))
+    feed.tell()
+    assert told == [Parted(2)]
+    feed.tell()
+    assert len(told) == 1

@@ -61,6 +61,31 @@ def test_the_lease_runs_from_before_its_renewal_was_sent(kept: Kept) -> None:
     assert len(kept.asked) == 2
 
 
+def test_a_renewal_that_was_not_asked_for_counts_from_its_begin(kept: Kept) -> None:
+    keeper = kept.keeper
+    keeper.renewed(105.0)
+    assert keeper.holds(113.9) and not keeper.holds(114.0) and keeper.serves_until == 114.0
+    keeper.renewed(103.0)
+    assert keeper.holds(113.9), "an earlier one takes nothing back"
+    keeper.send_if_due(102.0)
+    kept.stored()
+    assert keeper.holds(113.9), "nor does one that was asked for before, and is told behind it"
+    keeper.send_if_due(106.0)
+    kept.stored()
+    assert keeper.holds(114.9) and not keeper.holds(115.0), "the later of both counts"
+    assert keeper.record == replace(RECORD, version=7), "and of the record it changes nothing"
+
+
+def test_a_renewal_gives_back_no_lease_that_is_lost_or_given_up(kept: Kept) -> None:
+    kept.keeper.release("", 105.0)
+    kept.keeper.renewed(105.0)
+    assert not kept.keeper.holds(106.0) and kept.keeper.serves_until == 0.0
+    lost = Kept().keeper
+    lost.conflict(None)
+    lost.renewed(105.0)
+    assert lost.expired(106.0) and lost.serves_until == 0.0
+
+
 def test_an_answer_that_does_not_come_is_asked_for_again_when_it_is_due(kept: Kept) -> None:
     kept.keeper.send_if_due(102.0)
     kept.keeper.failed()

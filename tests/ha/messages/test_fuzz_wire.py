@@ -210,5 +210,5 @@ class WireMachine(RuleBasedStateMachine):
                     assert all(found) if error is None else not any(found), (label, error)
 
 
-WireMachine.TestCase.settings = examples(150, stateful_step_count=30)
+WireMachine.TestCase.settings = examples(50, stateful_step_count=30)
 TestClusterWithAStranger = WireMachine.TestCase

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ha.messages import greeting as greeting_module
 from ha.messages.greeting import FEATURES, OLDEST_VERSION, WIRE_VERSION, Agreed, Hello, agreed, greeting
 from recovery.reader.log_wire import decode_greeting
 
@@ -56,6 +57,20 @@ def test_a_node_greets_with_all_that_this_version_speaks() -> None:
     found = greeting("cluster", "a", "h", 1, "feed")
     assert (found.oldest, found.version, set(found.features)) == (OLDEST_VERSION, WIRE_VERSION, FEATURES)
     assert decode_greeting(msgspec.msgpack.encode(found)) == found
+
+
+def test_a_range_and_features_are_named_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a version that speaks two versions of the protocol and has features; today's has one and none."""
+    monkeypatch.setattr(greeting_module, "OLDEST_VERSION", WIRE_VERSION - 1)
+    monkeypatch.setattr(greeting_module, "FEATURES", frozenset({"y", "x"}))
+    found = greeting("cluster", "a", "h", 1)
+    assert (found.oldest, found.version, found.features) == (WIRE_VERSION - 1, WIRE_VERSION, ["x", "y"])
+
+
+def test_a_node_of_0_1_0_is_refused_and_is_the_one_to_upgrade() -> None:
+    """It speaks version 4, in which messages have fields that this version does not read."""
+    with pytest.raises(ValueError, match=r"it speaks version 4 .*: upgrade node b"):
+        agreed(greeting("cluster", "a", "h", 1), Hello(4, "cluster", "b", "h", 1))
 
 
 def test_a_greeting_of_0_1_0_is_understood_and_names_one_version_and_no_features() -> None:

@@ -339,3 +339,13 @@ def test_a_copy_is_begun_heard_and_ended() -> None:
     assert session.resync is None and side.attachments.copies == []
     assert (session.acknowledged, session.sent, session.guard.at, session.progress_at) == (9, 9, 10, 106.0)
     assert session.trackers.clear and len(copy.heard) == 3
+
+
+def test_who_is_attached_and_does_not_count_yet_must_know_a_feature_too() -> None:
+    """What is written with it reaches a joiner as well, which would have to leave. One that is gone is not asked."""
+    side = Side(C)
+    assert side.attachments.lacking("x") == ["c"]
+    side.join(B, tail=8)
+    assert side.attachments.lacking("x") == ["b", "c"]
+    side.attachments.detach("b", 101.0)
+    assert side.attachments.lacking("x") == ["c"]

@@ -1,4 +1,4 @@
-"""Ten thousand prepared branches: what they hold, and what they cost those who have nothing to do with them.
+"""Thousands of prepared branches: what they hold, and what they cost those who have nothing to do with them.
 
 Work is counted in lines of Python, not in time.
 """
@@ -14,9 +14,10 @@ from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.operations import lines_of
 from tests.support.steps import begin_t, commit
 from txobserver.outcomes import BranchOutcome
+from txobserver.state.transaction_table import described
 from txobserver.xid import Xid
 
-MANY = 10_000
+MANY = 3_000
 
 
 def xid_of(number: int) -> Xid:
@@ -93,3 +94,20 @@ def test_all_of_them_are_decided_by_their_gtrids(many: tuple[MemoryCluster, Memo
         node.report(lambda n=number: ledger_of(node).decide_global(*xid_of(n).globally, False, lambda _: None))  # type: ignore[misc]
     cluster.pause(0.5)
     assert outcome(node, xid_of(500)) is BranchOutcome.ROLLED_BACK and xid_of(500) not in in_doubt(node)
+
+
+@pytest.mark.plain
+def test_what_the_steps_of_a_great_branch_cost() -> None:
+    """``a_branch_lists_what_it_locks_at_each_step``: its prepare and its end went through all that it held, twice."""
+
+    def costs(messages: int) -> list[int]:
+        cluster, node = alone()
+        branch = work_on(node, xid_of(1), ("q",) * messages)
+        table = node.core.replica.contents.table
+        buffer = next(iter(node.core.replica.buffers.values()))
+        prepare(node, branch, "prepare")
+        cluster.pause(0.2)
+        found = lines_of(lambda: described(buffer)), lines_of(lambda: table.branch_prepared(buffer))
+        return [*found, lines_of(lambda: table._branch_ended(buffer))]
+
+    assert costs(10) == costs(1000)

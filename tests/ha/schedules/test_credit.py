@@ -17,8 +17,11 @@ def published(cluster: MemoryCluster, node: MemoryNode, *bodies: str, queue: str
     cluster.pause(0.1)
 
 
-def granted(node: MemoryNode, messages: int, queue: str = "q") -> None:
-    node.report(lambda: ledger_of(node).grant(node.host.number(queue), messages))
+def granted(node: MemoryNode, messages: int, queue: str = "q", announced: int | None = None) -> None:
+    """Behind all that the host has been told of, or the first ``announced`` of it."""
+    number = node.host.number(queue)
+    known = node.host.announced.get(number, 0) if announced is None else announced
+    node.report(lambda: ledger_of(node).grant(number, messages, known))
 
 
 def may_be_handed_out(node: MemoryNode, queue: str = "q") -> list[str]:
@@ -82,6 +85,25 @@ def test_credit_that_comes_too_late_is_for_the_next_message() -> None:
     assert may_be_handed_out(primary) == ["a", "b"]
 
 
+def test_credit_for_what_has_passed_unseen() -> None:
+    """P3: a host in another process has room for one message, and has not heard of a, which is there already. Its
+    credit was spent on b, and the watermark covered both: no consumer could have been sent b."""
+    cluster = declared("q")
+    primary = cluster.primary
+    published(cluster, primary, "a")
+    granted(primary, 1, announced=0)
+    published(cluster, primary, "b")
+    assert may_be_handed_out(primary) == []
+    granted(primary, 1, announced=1)
+    published(cluster, primary, "c")
+    assert may_be_handed_out(primary) == []
+    granted(primary, 2, announced=2)
+    published(cluster, primary, "d", "e")
+    assert may_be_handed_out(primary) == ["a", "b", "c", "d"]
+    heir = taken_over(cluster)
+    assert may_be_handed_out(heir) == ["a", "b", "c", "d"]
+
+
 def test_credit_of_a_former_primary_is_not_used_by_the_next_one() -> None:
     """P3: its consumers are gone, so what comes later cannot have been handed out and is not redelivered."""
     cluster = declared("q")
@@ -100,7 +122,7 @@ def test_credit_of_one_activation_is_not_used_in_the_next_one_of_the_same_node()
     late = ledger_of(former)
     (other,) = backups_of(cluster)
     stopped_until_another_serves(cluster, former)
-    former.report(lambda: late.grant(1, 10))
+    former.report(lambda: late.grant(1, 10, 0))
     stopped_until_another_serves(cluster, other)
     cluster.run(lambda: former.state == "active")
     published(cluster, former, "a")
@@ -120,7 +142,7 @@ def test_credit_ends_with_its_queue() -> None:
     published(cluster, primary, "a")
     assert may_be_handed_out(primary) == []
     assert primary.core.leading is not None
-    assert primary.core.leading.primary._additions._credit == {}
+    assert primary.core.leading.primary._additions._limits == {}
 
 
 def test_a_watermark_by_credit_is_not_told_before_it_is_durable_where_it_counts() -> None:

@@ -143,7 +143,7 @@ def record_with(cluster: MemoryCluster, node: MemoryNode):  # type: ignore[no-un
 
     record = cluster.coordination.record
     assert record is not None
-    return msgspec.structs.replace(record, ready=(*record.ready, node.member))
+    return msgspec.structs.replace(record, version=record.version + 1, ready=(*record.ready, node.member))
 
 
 def adopt(node: MemoryNode, cluster: MemoryCluster) -> None:

@@ -281,3 +281,19 @@ def test_who_is_overwritten_is_not_ready_whatever_record_it_knows() -> None:
     renewed = replace(known, version=known.version + 1, ready=(*known.ready, b.member))
     b.core.on_record(renewed)
     assert b.state == "catchup", "a reading that comes late shows it in the ready set of before"
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_copy_reaches_the_known_version(later: int) -> None:
+    """P2: a copy takes the record's place while c reads nothing, and has grown to the version that c knows when c reads
+    again: as what c knew, it would let c stand, or be ready, in a ready set that is another one by now."""
+    cluster = declared("q", size=3)
+    c = backups_of(cluster)[1]
+    known = c.core.record
+    assert known is not None and c.member in known.ready
+    ready = tuple(member for member in known.ready if member != c.member)
+    c.report(lambda: c.core.on_record(replace(known, generation=known.generation + later, ready=ready)))
+    said = f"went back from version {known.version} to {known.version - 1}:"
+    assert said in (c.core.waits_for_operator or "")
+    c.report(lambda: c.core.on_record(replace(known, version=known.version + 1)))
+    assert said in (c.core.waits_for_operator or ""), "what it becomes later has grown from the copy"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from ha.apply import replica as replica_module
 from ha.apply.replica import UnknownEvents
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
-from tests.support.steps import all_agree, declared
+from tests.support.steps import all_agree, answered, declared, publish
 from txobserver import configuration
-from txobserver.configuration import OPERATIONS, USE_QUEUE, use_queue_step
+from txobserver.configuration import DECLARE_QUEUE, OPERATIONS, USE_QUEUE, use_queue_step
 from txobserver.events import Configure
 
 OLDER = OPERATIONS - {USE_QUEUE}
@@ -71,7 +72,7 @@ def test_without_the_check_the_step_is_acknowledged_and_the_node_ends_at_each_st
     """What the check is for. The older version's log then holds what no start of it can apply."""
     cluster, primary, older = mixed
     with monkeypatch.context() as patched:
-        patched.setattr(replica_module, "check_step", lambda step, operations: None)
+        patched.setattr(replica_module, "check_step", lambda step, operations, actions: None)
         use(primary)
         cluster.run(lambda: USE_QUEUE in steps_on_disk(older))
     cluster.kill(older.name)
@@ -119,3 +120,25 @@ def test_a_ready_backup_that_cannot_be_reached_is_not_known_to_know_anything(
     assert attachments.lacking("x") == [] and attachments.has(older.name, "y") and not attachments.has(older.name, "z")
     primary.core.on_link(older.name, False)
     assert attachments.lacking("x") == [older.name]
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    "step",
+    [Configure(0, "queue.later", "q", b""), Configure(0, DECLARE_QUEUE, "q", msgspec.msgpack.encode((False, {}, 1)))],
+    ids=["operation", "arguments"],
+)
+def test_host_asks_for_an_unknown_step(step: Configure) -> None:
+    """The step got a position and a number before it was looked at: the primary ended at its next write, which left a
+    gap in the stream. A host that is a program of its own may be of a later version."""
+    cluster = declared("q")
+    primary = cluster.primary
+    before = primary.core.replica.tail
+    primary.report(lambda: primary.host.ledger.configure(step, primary.host.note("step")))
+    assert f"configuration step {step.operation!r}" in str(primary.host.answer("step"))
+    assert primary.core.replica.tail == before
+    publish(primary, "q", "m")
+    answered(cluster, primary, "publish m")
+    primary.report(lambda: primary.host.declare("r"))
+    answered(cluster, primary, "declare r")
+    all_agree(cluster)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ha.apply.replica import Replica
 from tests.ha.schedules.test_record import copied_and_not_saved, promote
 from tests.support.messages import TEXT
+from txobserver.calls import KeptCalls
 from txobserver.events import GenerationStart, TxEnqueue, TxEvent, TxOpen
 from txobserver.ids import Position
 from txobserver.ports.store import MemoryBase, Meta
@@ -22,7 +23,7 @@ def test_a_checkpoint_of_the_middle_of_a_copy_does_not_make_the_store_whole() ->
     replica.begin_resync()
     assert replica.checkpoint().meta.resyncing
     outcomes = replica.contents.table.outcomes.meta
-    replica.end_resync(Position(1, 5), [Position(1, 1)], replica.contents.configuration, {}, outcomes, [])
+    replica.end_resync(Position(1, 5), [Position(1, 1)], replica.contents.configuration, {}, outcomes, [], KeptCalls())
     replica.checkpoint_written()
     assert not replica.whole
     assert not replica.checkpoint().meta.resyncing
@@ -46,7 +47,9 @@ def test_the_checkpoint_of_a_copy_holds_open_transactions_from_their_first_event
         replica.checkpoint_written()
     outcomes, transactions = replica.contents.table.outcomes.meta, {7: list(events), 9: [(60, TxOpen(9))]}
     configuration = replica.contents.configuration
-    replica.end_resync(Position(2, 120), [Position(1, 1), Position(2, 95)], configuration, transactions, outcomes, [])
+    replica.end_resync(
+        Position(2, 120), [Position(1, 1), Position(2, 95)], configuration, transactions, outcomes, [], KeptCalls()
+    )
     base.write(replica.checkpoint())
     assert not base.queues.get(5) and not base.meta.summaries, "a queue that the primary does not have"
     assert base.load().transactions == transactions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +10,18 @@ from typing import Any
 
 import pytest
 
+from recovery.store import log as log_module
+from recovery.store import open_segment
+from recovery.store import store as store_module
 from recovery.store.group_invariants import check_group_header
 from recovery.store.groups import GroupHeader
 from recovery.store.invariants import check_begun, check_counts, check_cut, check_group, check_meta, check_order
 from recovery.store.lmdb_state import LmdbState
+from recovery.store.log import Log
 from recovery.store.retention import Retention
-from tests.support.logs import frame, message, meta_of, open_log
+from tests.support.logs import Posts, frame, message, meta_of, open_log, open_store
 from txobserver.ids import Position
-from txobserver.invariants import InvariantBroken, checking
+from txobserver.invariants import CHECKS, InvariantBroken, checking
 from txobserver.ports.store import Checkpoint, Entry, Meta, QueueSummary
 
 
@@ -114,3 +119,43 @@ def test_a_hold_that_never_ends_is_found() -> None:
     retention._held_until = 1e9
     with pytest.raises(InvariantBroken, match="P12"):
         retention.check_invariants()
+
+
+CALLED_BY = {
+    log_module: ("check_group", "check_cut", "check_begun"),
+    open_segment: ("check_group_header",),
+    store_module: ("check_order",),
+    Log: ("check_invariants",),
+    LmdbState: ("check_invariants",),
+    Retention: ("check_invariants",),
+}
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_what_is_written_is_checked_where_that_is_on(on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the threads of the store, right behind each write; a node that does not ask for it pays nothing."""
+    called: Counter[str] = Counter()
+    for place, names in CALLED_BY.items():
+        for name in names:
+            said = f"{place.__name__.rpartition('.')[2]}.{name}"
+            monkeypatch.setattr(place, name, lambda *words, said=said: called.update([said]))
+    monkeypatch.setattr(CHECKS, "on", on)
+    posts = Posts()
+    store = open_store(tmp_path / "node", posts)
+    called.clear()
+    applied = Meta(Position(1, 3), [Position(1, 1)])
+    for write in (
+        lambda: store.append(frame(1), posts.done),
+        lambda: store.append(frame(4), posts.done),
+        lambda: store.checkpoint(Checkpoint(applied, {}, [], [], []), posts.done),
+        lambda: store.truncate(3, Position(1, 3), posts.done),
+        lambda: store.reset(Position(2, 9), posts.done),
+    ):
+        write()  # type: ignore[no-untyped-call]
+        assert posts.wait() == [None]
+    store.close()
+    assert called == ({
+        "log.check_group": 2, "open_segment.check_group_header": 2, "log.check_cut": 1, "log.check_begun": 1,
+        "store.check_order": 1, "LmdbState.check_invariants": 1, "Retention.check_invariants": 1,
+        "Log.check_invariants": 4,
+    } if on else {})  # fmt: skip

@@ -16,7 +16,8 @@ from recovery.store.lmdb_state import LmdbState, check, read_meta
 from recovery.store.lmdb_tables import FORMAT_VERSION
 from tests.fixtures.formats import differences, everything
 from tests.recovery.test_formats import FIXTURES, expected, opened, unpacked
-from txobserver.configuration import BindingSpec, Configuration, ExchangeSpec, QueueSpec
+from txobserver.bindings import Bindings, BindingSpec
+from txobserver.configuration import Configuration, ExchangeSpec, QueueSpec
 from txobserver.ids import Position
 from txobserver.ports.store import Checkpoint, Meta, QueueSummary, StoreDamaged, StoreError
 
@@ -27,7 +28,7 @@ def declared(queues: int, exchanges: int = 2, bindings: int = 3) -> Configuratio
         found.queues[f"q{number}"] = QueueSpec(number, f"q{number}", False, {"n": number})
     for number in range(exchanges):
         found.exchanges[f"x{number}"] = ExchangeSpec(f"x{number}", "topic", False, False, {})
-    found.bindings += [BindingSpec("x0", "q1", True, f"k{number}", {"a": True}) for number in range(bindings)]
+    found.bindings.extend(BindingSpec("x0", "q1", True, f"k{number}", {"a": True}) for number in range(bindings))
     return found
 
 
@@ -119,7 +120,7 @@ def test_whatever_changes_is_read_as_it_was_and_in_its_order(tmp_path: Path, see
                     configuration.exchanges[name] = ExchangeSpec(name, "direct", False, False, {"n": number})
             else:
                 kept = [each for each in configuration.bindings if chance.random() < 0.8]
-                configuration.bindings = [*kept, BindingSpec(name, "q", True, str(number), {})]
+                configuration.bindings = Bindings([*kept, BindingSpec(name, "q", True, str(number), {})])
         configuration.last_id = number
         found = meta(configuration, at=step)
         if chance.random() < 0.2:

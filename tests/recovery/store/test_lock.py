@@ -79,6 +79,20 @@ def test_whoever_only_looks_locks_where_nothing_can_be_written(
         lock_directory(directory)
 
 
+@pytest.mark.parametrize(
+    ("error", "how"), [(errno.EROFS, "mount it writable"), (errno.EACCES, "let this user write there")]
+)
+def test_what_cannot_be_written_is_told_with_what_to_do(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, error: int, how: str
+) -> None:
+    def refused(path: Path, flags: int, mode: int = 0o777) -> int:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(StoreError, match=rf" cannot be written \({os.strerror(error)}\); {how} and start again$"):
+        lock_directory(directory)
+
+
 def test_without_a_lock_file_nothing_is_made(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         lock_directory(tmp_path, create=False)

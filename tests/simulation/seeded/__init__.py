@@ -5,15 +5,18 @@
 
 from tests.simulation.seeded import (
     branches,
+    calls,
     durability,
     joiners,
     liveness,
     losses,
     names,
+    parts,
     primaries,
     record,
     shell,
     transactions,
+    versions,
 )
 from tests.simulation.seeded.planting import SEEDED, Seeded, find
 
@@ -21,14 +24,17 @@ __all__ = [
     "SEEDED",
     "Seeded",
     "branches",
+    "calls",
     "durability",
     "find",
     "joiners",
     "liveness",
     "losses",
     "names",
+    "parts",
     "primaries",
     "record",
     "shell",
     "transactions",
+    "versions",
 ]

@@ -62,7 +62,7 @@ def a_failed_vote_is_answered_at_once(stack: ExitStack) -> None:
     replace(stack, BranchLedger, "cancel", make)
 
 
-@seeded("P7")
+@seeded("P7", first=2)
 def outcomes_are_left_out_of_the_snapshot(stack: ExitStack) -> None:
     """On both ends, so that the joiner takes it for whole."""
 
@@ -85,7 +85,7 @@ def what_a_prepared_branch_dequeues_is_handed_out(stack: ExitStack) -> None:
     replace(stack, DurableQueue, "lock", lambda original: lambda self, entries: None)
 
 
-@seeded("P12")
+@seeded("P12", first=1)
 def the_next_primary_lists_no_branches(stack: ExitStack) -> None:
     replace(stack, AppliedContent, "branches", lambda original: lambda self: [])
 

@@ -88,7 +88,7 @@ def log_found_at_the_start_is_not_synced(stack: ExitStack) -> None:
     replace(stack, Log, "_reopen", make)
 
 
-@seeded("P11", first=31)
+@seeded("P11", first=35)
 def log_found_at_the_start_is_not_written_again(stack: ExitStack) -> None:
     replace(stack, FakeFiles, "rewrite", lambda original: lambda self, path, offset: None)
 
@@ -116,7 +116,7 @@ def absent_members_are_not_waited_for(stack: ExitStack) -> None:
     replace(stack, Attachments, "durable_everywhere", make)
 
 
-@seeded("P11", "P9")
+@seeded("P11", "P9", first=2)
 def an_add_under_way_does_not_count(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def send_if_due(self: RecordKeeper, now: float) -> None:
@@ -138,7 +138,7 @@ def _counted_only(self: Attachments) -> int:
     return min(acknowledged)
 
 
-@seeded("P11")
+@seeded("P11", first=1)
 def a_primary_sends_what_is_not_synced(stack: ExitStack) -> None:
     """It reads its log to where the file ends."""
 
@@ -153,7 +153,7 @@ def a_primary_sends_what_is_not_synced(stack: ExitStack) -> None:
     replace(stack, Log, "read", make)
 
 
-@seeded("P11")
+@seeded("P11", first=7)
 def a_removal_under_way_counts_as_made(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def counted(self: RecordKeeper) -> Any:

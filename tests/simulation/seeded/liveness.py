@@ -30,7 +30,7 @@ def transactions_of_a_dead_primary_are_not_aborted(stack: ExitStack) -> None:
     replace(stack, Primary, "start", make)
 
 
-@seeded("P12")
+@seeded("P12", first=2)
 def ready_member_without_the_record(stack: ExitStack) -> None:
     """No candidate gives its precedence up, nor stops waiting for those that have it."""
     replace(stack, RecordAccess, "doubtful", lambda original: lambda self, since, now: False)

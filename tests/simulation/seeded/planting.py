@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from tests.simulation.calls_run import CallsRun
+from tests.simulation.mixed import MixedRun
 from tests.simulation.run import Result, Run
 from tests.support.invariants import unchecked
 from tests.support.planted import first_that_breaks
@@ -17,7 +19,8 @@ from tests.support.planted import first_that_breaks
 class Seeded:
     """``promises``: whose checkers may find it; ``rare``: it takes some hundred seeds.
 
-    ``first``: where the slice begins to look, since the seeds before have been seen not to find it.
+    ``first``: where the slice begins to look, since the seeds before have been seen not to find it. ``mixed``: it takes
+    nodes of different releases (``tests.simulation.mixed``); ``calls``: cluster calls (``tests.simulation.calls_run``).
     """
 
     name: str
@@ -25,18 +28,20 @@ class Seeded:
     plant: Callable[[ExitStack], None]
     rare: bool = False
     first: int = 0
+    mixed: bool = False
+    calls: bool = False
 
 
 SEEDED: list[Seeded] = []
 
 
 def seeded(
-    *promises: str, rare: bool = False, first: int = 0
+    *promises: str, rare: bool = False, first: int = 0, mixed: bool = False, calls: bool = False
 ) -> Callable[[Callable[[ExitStack], None]], Callable[[ExitStack], None]]:
     """Register a fault under the name of its function."""
 
     def register(plant: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
-        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first))
+        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls))
         return plant
 
     return register
@@ -47,8 +52,9 @@ def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
 
     Invariants are not checked: what they find would not show whether the checkers do.
     """
+    run = MixedRun if fault.mixed else CallsRun if fault.calls else Run
     with unchecked():
-        return first_that_breaks(fault.plant, fault.promises, lambda seed: Run(seed).run(), range(first, first + seeds))
+        return first_that_breaks(fault.plant, fault.promises, lambda seed: run(seed).run(), range(first, first + seeds))
 
 
 def replace(stack: ExitStack, owner: Any, name: str, make: Callable[[Any], Any]) -> None:

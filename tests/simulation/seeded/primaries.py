@@ -23,12 +23,12 @@ from tests.simulation.seeded.planting import replace, seeded
 from txobserver.events import TxPrepare
 
 
-@seeded("P10")
+@seeded("P10", first=1)
 def lease_never_ends(stack: ExitStack) -> None:
     replace(stack, RecordKeeper, "expired", lambda original: lambda self, now: self.lost)
 
 
-@seeded("P10")
+@seeded("P10", first=32)
 def lease_margin_dropped(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def init(self: RecordKeeper, record: Any, sent_at: float, me: Any, settings: Settings, emit: Any) -> None:
@@ -52,7 +52,7 @@ def a_jump_of_the_clock_counts_as_waiting(stack: ExitStack) -> None:
     replace(stack, RecordWatch, "tick", make)
 
 
-@seeded("P10")
+@seeded("P10", first=9)
 def promotion_without_a_new_generation(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def propose(self: Candidate, proposal: CompareAndSet, now: float) -> None:
@@ -66,7 +66,7 @@ def promotion_without_a_new_generation(stack: ExitStack) -> None:
     replace(stack, Candidate, "_propose", make)
 
 
-@seeded("P10", "P9", "P6", first=26)
+@seeded("P10", "P9", "P6", first=56)
 def the_store_takes_changes_of_another_version(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def compare_and_set(self: MemoryCoordination, expected: int, record: Any) -> Any:
@@ -82,12 +82,12 @@ def promotion_from_outside_the_ready_set(stack: ExitStack) -> None:
     replace(stack, Candidate, "may_stand", lambda original: lambda self, record: True)
 
 
-@seeded("P2")
+@seeded("P2", first=3)
 def recovering_primary_serves(stack: ExitStack) -> None:
     replace(stack, Primary, "in_step", lambda original: property(lambda self: True))
 
 
-@seeded("P6")
+@seeded("P6", first=1)
 def resync_while_in_ready_set(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def join(self: Joins, node: str, join: Any, log_first: int, now: float) -> None:
@@ -113,7 +113,7 @@ def in_step_by_sequence_only(stack: ExitStack) -> None:
     )
 
 
-@seeded("P9")
+@seeded("P9", first=10)
 def tracker_cleared_early(stack: ExitStack) -> None:
     replace(stack, TxTrackers, "track", lambda original: lambda self, tx, queues, prepared: None)
 

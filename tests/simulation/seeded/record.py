@@ -26,7 +26,7 @@ def an_older_record_is_gone_by(stack: ExitStack) -> None:
     replace(stack, RecordGate, "admits", lambda original: lambda self, record, known: True)
 
 
-@seeded("P2", "P6", "P9", "P10", "P11", first=69)
+@seeded("P2", "P6", "P9", "P10", "P11", first=75)
 def accept_data_loss_races_a_new_primary(stack: ExitStack) -> None:
     """What an operator accepted for one version of the record is taken for accepted for whatever version stands."""
 
@@ -79,7 +79,7 @@ def a_clock_jump_forgets_outcomes(stack: ExitStack) -> None:
     replace(stack, Outcomes, "_pass_time", make)
 
 
-@seeded("P3", "P7")
+@seeded("P3", "P7", first=2)
 def marks_are_missing_from_a_copy(stack: ExitStack) -> None:
     replace(stack, Queues, "overwrite_watermark", lambda original: lambda self, queue, watermark: None)
 

@@ -39,7 +39,7 @@ def acknowledged_before_truncate(stack: ExitStack) -> None:
     _acknowledge_first(stack, Truncate)
 
 
-@seeded("P11")
+@seeded("P11", first=2)
 def acknowledged_before_a_checkpoint_is_durable(stack: ExitStack) -> None:
     _acknowledge_first(stack, WriteCheckpoint)
 
@@ -50,12 +50,12 @@ def ready_before_the_snapshot_is_durable(stack: ExitStack) -> None:
     replace(stack, Replica, "whole", lambda original: property(lambda self: not self.resyncing))
 
 
-@seeded("P10")
+@seeded("P10", first=164)
 def stale_answers_of_a_primary_that_woke_up(stack: ExitStack) -> None:
     replace(stack, Shell, "look_at_clock", lambda original: lambda self: None)
 
 
-@seeded("P10")
+@seeded("P10", first=1043)
 def the_lease_counts_from_the_answer(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def on_stored(self: NodeCore, asked: Any, record: Any) -> None:

@@ -19,7 +19,7 @@ from txobserver.state.queues import Queues
 from txobserver.tx_buffer import TxBuffer
 
 
-@seeded("P4")
+@seeded("P4", first=1)
 def abort_leaves_a_message(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def apply_decision(self: Applier, sequence: int, event: Any, listener: Any) -> None:
@@ -28,7 +28,7 @@ def abort_leaves_a_message(stack: ExitStack) -> None:
             if not event.commit:
                 for offset, part in list(buffer.placed())[:1]:
                     if isinstance(part, TxEnqueue):
-                        self._insert(offset, part, listener)
+                        self.insert(offset, part, part.queues, listener)
 
         return apply_decision
 

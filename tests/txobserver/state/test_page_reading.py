@@ -125,6 +125,7 @@ def test_what_is_shown_of_a_page_is_what_is_in_the_queue(steps: list[tuple[str, 
     course = Course()
     for step, number in steps:
         getattr(course, step)(number)
+        course.contents.leftovers.go_on()
     course.read(3)
     course.end(0)
     assert not course.contents.layers.readings
@@ -270,3 +271,25 @@ def test_a_page_ends_where_its_bytes_do() -> None:
     ):
         page = base.read(asked)
         assert ([offset for offset, _ in page.entries], page.more) == (offsets, more)
+
+
+def test_a_layer_is_let_go_of_when_no_page_is_read_over_it() -> None:
+    """``a_page_is_read_over_a_layer_that_is_let_go_of``: what came before the reading and is in no base yet would be
+    left out. Where no page is read it goes at once, in pieces."""
+    contents, base = filled(1)
+    contents.leftovers.go_on()
+    contents.queues.insert(1, 2, 2, message())
+    readings = [contents.messages.begin_reading(1, -1) for _ in range(2)]
+    page = base.read(Above(1, -1, 9, 99))
+    checkpointed(contents, base)
+    assert not contents.leftovers.waiting
+    for number, reading in enumerate(readings):
+        assert [offset for offset, _ in reading.shown(page)] == [1, 2]
+        contents.messages.end_reading(reading)
+        assert contents.leftovers.waiting == 2 * number, "the entry, and its offset"
+    contents.queues.insert(1, 3, 3, message())
+    checkpointed(contents, base)
+    assert contents.leftovers.go_on() == 4
+    contents.queues.insert(1, 4, 4, message())
+    contents.queues.drop(1)
+    assert contents.leftovers.waiting == 2

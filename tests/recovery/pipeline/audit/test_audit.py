@@ -14,14 +14,17 @@ import pytest
 from typer.testing import CliRunner
 
 from broker_plugin.cli.commands import app
+from broker_plugin.cli.pipeline import audit as audit_command
 from broker_plugin.cli.pipeline.audit_tables import show
 from python_tests.harness.history import UNKNOWN
 from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.names import BREACHES
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.session import QUIET
 from tests.recovery.pipeline.audit import fates
 from tests.recovery.pipeline.audit.cluster_run import RECORDED, ClusterRun
 from tests.recovery.pipeline.audit.plants import plant, subject
+from tests.recovery.pipeline.events import STORY, write_node
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,6 +115,22 @@ def test_what_cannot_be_audited_is_refused_with_a_sentence(
 ) -> None:
     result = CliRunner().invoke(app, ["audit", *arguments])
     assert result.exit_code != 0 and sentence in str(result.exception)
+
+
+def test_spark_itself_says_nothing_beside_the_sentence_of_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a damaged log it printed 83 lines of its own and of Python's tracebacks."""
+    write_node(tmp_path, STORY)
+    asked: list[bool] = []
+
+    def begin(name: str, master: str | None = None, *, quiet: bool = False) -> None:
+        asked.append(quiet)
+        raise PipelineError("enough")
+
+    monkeypatch.setattr(audit_command, "spark_session", begin)
+    result = CliRunner().invoke(app, ["audit", str(tmp_path)])
+    assert result.exit_code == 1 and asked == [True] and QUIET == {"spark.log.level": "OFF"}
 
 
 def test_an_earlier_audit_is_not_written_over(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import pytest
 from matplotlib.patches import StepPatch
 
+from recovery.pages import svg
 from recovery.pipeline.audit import page
-from recovery.pipeline.audit.course import Course, Flow, Interval
+from recovery.pipeline.audit.course import Course, Flow, Interval, TakeOver
 from recovery.pipeline.audit.findings import Finding
 from recovery.pipeline.audit.report import AuditReport, Doubt, NodeView, Operated, QueueView
+from txobserver.printable import printable
 
 BEGAN = datetime(2026, 1, 31, 23, 59, 57, tzinfo=UTC)
 
@@ -68,6 +72,24 @@ def test_names_are_no_markup(tmp_path: Path) -> None:
     assert "<script" not in text and text.count("&lt;script&gt;alert(") >= 9
     assert "<td>1,234</td>" in text and "<td>23:59:57</td>" in text and "<td></td>" in text
     assert "Broken: P6" in text and "P6 two-decisions: 1" in text and text.count("<svg") == 3
+
+
+@pytest.mark.parametrize("name", [r"$\frac{$", "$x$", r"\$a$", "a_b^c", "--><b>", "\x1b[31m\n\u202e\ufdd8\ufde5"])
+def test_any_name_is_drawn_as_it_is(name: str, tmp_path: Path) -> None:
+    """What stands between two dollars is no formula, and one that cannot be read ends nothing."""
+    take_over = TakeOver(3, 7, BEGAN, name, 1.0)
+    flows = [Flow(name, BEGAN, 4, 0)]
+    course = Course(3, BEGAN, BEGAN, [Interval(BEGAN, 3, 0, 5.0, 7.0, 9.0)], flows, [take_over])
+    flow, overs = page._flow(course), page._take_overs(course)
+    assert flow is not None and overs is not None
+    for figure in (flow, overs):
+        assert svg(figure).startswith("<svg")
+    title = flow.axes[0].get_title(loc="left")
+    assert flow.axes[0].title._preprocess_math(title) == (printable(name), False)  # type: ignore[attr-defined]
+    report = AuditReport(queues=[QueueView(name, 1, 1, {})], course=course)
+    page.write_page(tmp_path / "page.html", report)
+    text = (tmp_path / "page.html").read_text()
+    assert html.escape(printable(name)) in text and "\x1b" not in text and "\u202e" not in text
 
 
 def test_the_page_of_an_audit_that_found_nothing(tmp_path: Path) -> None:

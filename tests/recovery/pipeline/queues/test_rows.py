@@ -10,6 +10,7 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.batch_record import BatchRecord, decoded
 from recovery.pipeline.queues.names import Batch, batch_of, new_branch, record_xid
 from recovery.pipeline.queues.options import QueueSourceOptions, SinkOptions, check_batch, options_of
+from recovery.pipeline.queues.queue_intake import HIGHEST_PREFETCH
 from recovery.pipeline.queues.rows import RowToPublish, check_columns, publishes
 from txobserver.xid import Xid
 
@@ -71,9 +72,19 @@ def test_options_that_cannot_be(given: dict[str, str], said: str) -> None:
 @pytest.mark.parametrize("name", ["maxMessagePerBatch", "path", "timeout"])
 def test_an_option_without_effect_is_refused(name: str) -> None:
     """Misspelt, or of something else: Spark hands over whatever it is given."""
-    with pytest.raises(PipelineError, match=f"no option {name} here; there are failOnDataLoss, maxMessagesPerBatch"):
+    with pytest.raises(PipelineError, match=f"no option {name} here; the nearest is .*, and there are failOn"):
         options_of(QueueSourceOptions, {"queue": "q", name: "1"})
     assert options_of(SinkOptions, {"queryName": "Spark's own"}) == SinkOptions()
+    with pytest.raises(PipelineError, match="no option rowPerBranch here; the nearest is rowsPerBranch, and there are"):
+        options_of(SinkOptions, {"rowPerBranch": "5"})
+
+
+def test_two_batches_and_what_is_not_settled_have_room_in_the_prefetch() -> None:
+    """One that Spark reads again, and the next one; a queue's consumer can hold no more than ``HIGHEST_PREFETCH``."""
+    most = options_of(QueueSourceOptions, {"queue": "q", "maxMessagesPerBatch": "30000"}).max_messages_per_batch
+    assert 2 * most < HIGHEST_PREFETCH
+    with pytest.raises(PipelineError, match=r"option maxMessagesPerBatch of .* less than or equal to 30000"):
+        options_of(QueueSourceOptions, {"queue": "q", "maxMessagesPerBatch": "30001"})
 
 
 @pytest.mark.parametrize("name", ["newRecord", "checkpointLocation"])

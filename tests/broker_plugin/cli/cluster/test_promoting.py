@@ -1,0 +1,165 @@
+"""``txha promote --accept-data-loss`` says that a loss is accepted once the node has accepted it, and not before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_plugin.cli import commands
+from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.cluster import promoting
+from broker_plugin.cli.cluster.promoting import lost
+from broker_plugin.cli.layout import NodeEntry
+from recovery.reader.node_admin import AdminError
+
+STATUS = {
+    "name": "b",
+    "position": "3.7",
+    "record_version": 12,
+    "ready_set": ["a"],
+    "former_store_ready": False,
+}
+
+
+@pytest.mark.parametrize("refusal", [None, "the primary is alive"])
+def test_a_loss_is_said_to_be_accepted_once_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, refusal: str | None
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def ask(directory: Path, what: str, arguments: Any = None) -> Any:
+        asked.append((what, arguments))
+        assert "is accepted" not in capsys.readouterr().err
+        if what == "promote" and refusal:
+            raise AdminError(refusal)
+        return STATUS
+
+    monkeypatch.setattr(commands, "ask", ask)
+    monkeypatch.setattr(commands, "node_entry", lambda dir, node: NodeEntry(node, 1, 1, tmp_path))
+    monkeypatch.setattr(promoting, "read_cluster", lambda dir: [])
+    if refusal:
+        with pytest.raises(AdminError):
+            commands.promote(tmp_path, "b", accept_data_loss=True, yes=True, wait=False)
+        assert capsys.readouterr().err == ""
+    else:
+        commands.promote(tmp_path, "b", accept_data_loss=True, yes=True, wait=False)
+        said = capsys.readouterr().err
+        assert "b stands at 3.7: what a held behind it is lost" in said
+        assert "the loss is accepted for version 12 of the record, and stands in it from then on" in said
+    assert asked == [("status", None), ("promote", {"accept_data_loss": True, "version": 12})]
+
+
+@pytest.mark.parametrize(
+    ("ready", "former", "held"),
+    [
+        (["a", "c"], False, "a and c"),
+        (["a", "b"], True, "a and the former store of b"),
+        (["b"], True, "the former store of b"),
+        (["a", "b"], False, "a"),
+        ([], False, "other nodes"),
+    ],
+)
+def test_who_held_what_is_lost_is_named(ready: list[str], former: bool, held: str) -> None:
+    """The store that the node itself had before, too, which may have been the only one that was ready."""
+    said = lost({**STATUS, "ready_set": ready, "former_store_ready": former})
+    assert said == f"b stands at 3.7: what {held} held behind it is lost"
+
+
+def test_a_node_of_an_earlier_version_does_not_say_what_its_former_store_was() -> None:
+    assert lost({key: value for key, value in STATUS.items() if key != "former_store_ready"}).endswith("is lost")
+
+
+# -- the end is waited for
+
+Told = dict[str, tuple[str, int]]
+"""Of each node: its state, and its generation."""
+BEFORE: Told = {"a": ("active", 3), "b": ("ready", 3)}
+
+
+class Promotion:
+    """``txha promote`` of b; each time that the nodes are looked at, they are one step further."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *steps: Told) -> None:
+        self.left = [BEFORE, *steps]
+        self.asked: list[str] = []
+        monkeypatch.setattr(commands, "ask", lambda directory, what, arguments=None: self.asked.append(what))
+        monkeypatch.setattr(commands, "node_entry", lambda dir, node: NodeEntry(node, 1, 1, dir))
+        monkeypatch.setattr(promoting, "read_cluster", self._look)
+        monkeypatch.setattr(promoting, "node_status", self._status)
+        monkeypatch.setattr(promoting, "_POLL_SECONDS", 0)
+
+    def _look(self, dir: Path) -> list[NodeEntry]:
+        self.now = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        return [NodeEntry(name, 1, 1, dir) for name in self.now]
+
+    def _status(self, entry: NodeEntry) -> dict[str, Any]:
+        state, generation = self.now[entry.name]
+        return {"state": state, "generation": generation}
+
+
+def test_promote_returns_when_the_node_is_primary(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It said that it had asked, and what a script did next met the old primary, or none."""
+    steps: list[Told] = [
+        {"a": ("active", 3), "b": ("ready", 3)},
+        {"a": ("catchup", 3), "b": ("recovering", 4)},
+        {"a": ("ready", 4), "b": ("active", 4)},
+    ]
+    promotion = Promotion(monkeypatch, *steps)
+    commands.promote(tmp_path, "b")
+    assert promotion.now == steps[-1] and promotion.asked == ["promote"]
+    assert capsys.readouterr().out == "b is primary of generation 4\n"
+
+
+def test_a_reign_that_was_known_before_is_not_the_one_that_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The node was stopped while it led, has not noticed yet that another one has led since, and says so."""
+    woken: Told = {"a": ("ready", 4), "b": ("active", 3)}
+    promotion = Promotion(monkeypatch, woken, {"a": ("ready", 4), "b": ("ready", 4)}, {**BEFORE, "b": ("active", 5)})
+    promotion.left[0] = {"a": ("active", 4), "b": ("active", 3)}
+    commands.promote(tmp_path, "b")
+    assert promotion.left == [promotion.now] and capsys.readouterr().out == "b is primary of generation 5\n"
+
+
+def test_a_node_that_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It may be started again, and lead some day; it was not asked for that."""
+    promotion = Promotion(monkeypatch, {**BEFORE, "b": ("down", 0)}, {"a": ("ready", 4), "b": ("active", 4)})
+    with pytest.raises(AdminError, match="b does not run any more"):
+        commands.promote(tmp_path, "b")
+    assert len(promotion.left) == 1 and promotion.now["b"] == ("down", 0)
+
+
+def test_promote_without_wait_only_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    promotion = Promotion(monkeypatch, BEFORE)
+    commands.promote(tmp_path, "b", wait=False)
+    assert promotion.asked == ["promote"] and "asks the primary to hand over" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"a": ("active", 3), "b": ("ready", 3)}, "b is not primary after 0 s, and may still become it"),
+        ({"a": ("active", 5), "b": ("ready", 5)}, "a has become primary instead of b"),
+        ({"a": ("active", 3), "b": ("down", 0)}, "b does not run any more"),
+    ],
+)
+def test_a_promotion_that_does_not_come_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: Told, said: str
+) -> None:
+    Promotion(monkeypatch, told)
+    with pytest.raises(AdminError, match=said):
+        commands.promote(tmp_path, "b", timeout=0.0)
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("inf")])
+def test_a_timeout_that_cannot_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, timeout: float) -> None:
+    promotion = Promotion(monkeypatch, BEFORE)
+    with pytest.raises(BadArgument, match="--timeout"):
+        commands.promote(tmp_path, "b", timeout=timeout)
+    assert not promotion.asked

@@ -1,0 +1,69 @@
+"""A turn that takes long is logged with what took it; the processor's time is what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+import pytest
+
+from broker_plugin.guard import Guard
+from broker_plugin.logs.events import LongTurn
+from broker_plugin.logs.formats import EventMessage
+from broker_plugin.turn_monitor import LONG_SECONDS, TurnMonitor
+from tests.support.guards import strict_guard
+
+
+class Processor:
+    """Its time passes when it is spent."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def watched() -> tuple[Guard, Processor]:
+    processor, guard = Processor(), strict_guard()
+    guard.monitor = TurnMonitor(guard.call_soon, processor)
+    return guard, processor
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[LongTurn]:
+    found = [each.msg.event for each in caplog.records if isinstance(each.msg, EventMessage)]
+    return [event for event in found if isinstance(event, LongTurn)]
+
+
+async def test_a_long_turn_is_logged_with_its_longest_call(caplog: pytest.LogCaptureFixture) -> None:
+    guard, processor = watched()
+    caplog.set_level(logging.INFO)
+    guard.run(processor.work, 0.125)
+    guard.run(partial(processor.work, 0.5))
+    assert guard.monitor is not None
+    guard.monitor.client = "127.0.0.1:1"
+    guard.run(lambda: guard.run(processor.work, 0.25))
+    await asyncio.sleep(0)
+    (event,) = logged(caplog)
+    assert event == LongTurn(0.875, "Processor.work", 0.5, "127.0.0.1:1")
+
+
+async def test_turns_that_are_short_are_not_added_up(caplog: pytest.LogCaptureFixture) -> None:
+    guard, processor = watched()
+    for _ in range(10):
+        guard.run(processor.work, LONG_SECONDS * 0.9)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert not logged(caplog)
+
+
+async def test_what_the_loop_calls_later_is_measured_too(caplog: pytest.LogCaptureFixture) -> None:
+    guard, processor = watched()
+    guard.call_soon(partial(processor.work, 1.0))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert [event.call for event in logged(caplog)] == ["Processor.work"]

@@ -1,0 +1,1 @@
+"""Of the suites that are commands of their own."""

@@ -1,0 +1,1 @@
+"""Of the attacks: what is measured, judged and said."""

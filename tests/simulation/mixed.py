@@ -1,0 +1,87 @@
+"""One seed of a cluster whose nodes run different releases: each is upgraded, and set back, under load and faults.
+
+The schedule of faults is that of the seed, and so are the clients. An operator who stops and starts nodes with another
+release comes to that, and upgrades all of them before the run ends: then what only the newer release knows is done.
+"""
+
+from __future__ import annotations
+
+import random
+from unittest.mock import patch
+
+from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
+from tests.simulation.client_link import ClientLink
+from tests.simulation.clients import Client
+from tests.simulation.fault_kinds import restart
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.releases import FEATURE, NEWER, OLDER, OLDEST, YOUNG, Release
+from tests.simulation.run import LOAD_SECONDS, Result, Run
+from txobserver.configuration import FEATURE_OF
+
+FIRST = (NEWER, OLDER)
+"""What a node may run at first"""
+LATER = (NEWER, NEWER, OLDER, OLDER, OLDEST)
+"""What the operator may start it with"""
+UPGRADED_SECONDS = 20.0
+
+
+class MixedRun(Run):
+    """As ``Run``, but for the releases. ``changes``: how often the operator has started a node with another one."""
+
+    _healing = False
+
+    def __init__(self, seed: int, schedule: list[Fault] | None = None, transcript: bool = False) -> None:
+        self._operator = random.Random(f"{seed}/releases")
+        super().__init__(seed, schedule, transcript)
+        self.changes = 0
+        for _ in range(self._operator.choice((2, 3, 5))):
+            self.world.after(self._operator.uniform(0.3, 0.3 + LOAD_SECONDS), self._change)
+
+    def releases(self, names: list[str]) -> dict[str, Release]:
+        """What each node runs at first."""
+        return {name: self._operator.choice(FIRST) for name in names}
+
+    def run(self) -> Result:
+        """All of it."""
+        with patch.dict(FEATURE_OF, {YOUNG: FEATURE}):
+            return super().run()
+
+    def _change(self) -> None:
+        """Stop a node, and start it with another release, or the same, a moment later."""
+        cluster, chance = self.cluster, self._operator
+        name = chance.choice(sorted(cluster.disks))
+        if self._healing or name not in cluster.processes:
+            return
+        cluster.releases[name] = release = chance.choice(LATER)
+        self.changes += 1
+        self.world.say("operator", f"stops {name}, to start it with {release.name} release")
+        cluster.kill(name, power=False)
+        self.world.after(chance.uniform(0.0, 0.3), lambda: restart(cluster, name))
+
+    def _heal(self, faults: Faults) -> None:
+        """All are upgraded first, one after the other; in the end, what only the newer release knows is done (P12)."""
+        self._healing = True
+        for name in sorted(self.cluster.disks):
+            if self.cluster.releases[name] is not NEWER:
+                self.cluster.releases[name] = NEWER
+                self.world.say("operator", f"upgrades {name}")
+                if name in self.cluster.processes:
+                    self.cluster.kill(name, power=False)
+                self.world.run(self.world.now + 0.1)
+        super()._heal(faults)
+        asked = Upgraded(self.cluster, 0)
+        self._until(lambda: asked.told, UPGRADED_SECONDS, "exchange, though every node knows them now")
+        asked.stopping = True
+
+class Upgraded(Client):
+    """Asks for what only the newer release knows, until it is done."""
+
+    kind = "upgraded"
+    told = False
+
+    def connected(self, link: ClientLink) -> None:
+        link.queues.declare_exchange(ExchangeDeclare("young", "fanout", True, False))
+        link.queues.count("orders", self._done)
+
+    def _done(self) -> None:
+        self.told = True

@@ -1,0 +1,50 @@
+"""Releases of txha that nodes of one cluster run, as far as they differ in what they know and speak.
+
+All nodes run the product as it is. One of an older release does not know a step of configuration, and so refuses it
+where it is received, read or made, and names no feature; one that is older still speaks only an earlier protocol.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from ha.messages.greeting import FEATURES, OLDEST_VERSION, WIRE_VERSION, Hello
+from txobserver.actions import SHIPPED, ActionRegistry
+from txobserver.configuration import DECLARE_EXCHANGE, OPERATIONS
+
+YOUNG = DECLARE_EXCHANGE
+"""A step that the older releases do not know: clients of a run ask for it now and then, and can do without"""
+FEATURE = "exchanges"
+"""What a node names that knows it"""
+
+
+@dataclass(frozen=True)
+class Release:
+    """``operations``: the steps of configuration that it knows; ``actions``: what cluster calls may name; ``version``,
+    ``oldest``: which protocols it speaks."""
+
+    name: str
+    operations: frozenset[str] = OPERATIONS
+    features: frozenset[str] = FEATURES
+    actions: ActionRegistry = SHIPPED
+    version: int = WIRE_VERSION
+    oldest: int = OLDEST_VERSION
+
+    def greets(self, hello: Hello) -> Hello:
+        """What a node of this release says first, where one of today's says ``hello``."""
+        return msgspec.structs.replace(
+            hello, version=self.version, oldest=self.oldest, features=sorted(self.features)
+        )
+
+
+TODAY = Release("today's")
+NEWER = Release("the newer", features=frozenset({FEATURE}))
+OLDER = Release("the older", OPERATIONS - {YOUNG})
+OLDEST = Release("the oldest", OPERATIONS - {YOUNG}, version=WIRE_VERSION - 1, oldest=WIRE_VERSION - 1)
+
+
+def understand(one: Hello, other: Hello) -> bool:
+    """Whether there is a version of the protocol that both speak."""
+    return max(one.oldest, other.oldest) <= min(one.version, other.version)
