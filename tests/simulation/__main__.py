@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.simulation.calls_run import CallsRun
-from tests.simulation.campaign import Totals, campaign
+from tests.simulation.campaign import Totals, campaign, seed_of_the_commit
 from tests.simulation.mixed import MixedRun
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, find
@@ -37,9 +37,8 @@ def run(
     """Run seeds; exit status 1 if a promise was broken. The first three that fail are shrunk."""
     if each or mixed or calls:
         raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls)))
-    totals = campaign(
-        first, seeds, jobs, file, lambda text: Console(stderr=True, highlight=False).print(f"[dim]{text}")
-    )
+    errors = Console(stderr=True, highlight=False)
+    totals = campaign(first, seeds, jobs, file, lambda text: errors.print(f"[dim]{text}"), seed_of_the_commit())
     if as_json:
         print(json.dumps(totals.as_dict()))
     else:

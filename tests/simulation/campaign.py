@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import subprocess
@@ -12,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.run import Result, Run
+from tests.simulation.faults import Fault, draw_schedule
+from tests.simulation.run import LOAD_SECONDS, Result, Run
+from tests.simulation.world import World
 
 CHUNK = 100
 
@@ -74,15 +77,36 @@ def run_chunk(seeds: list[int]) -> Totals:
     return totals
 
 
-def chunks(first: int, count: int, done: set[int]) -> list[list[int]]:
-    """The seeds in chunks, without those chunks that begin with a seed that is done."""
-    starts = range(first, first + count, CHUNK)
-    found = [list(range(start, min(start + CHUNK, first + count))) for start in starts if start not in done]
-    return found if done else [*found, [seed_of_the_commit()]]
+def striking(kind: str, first: int, count: int) -> list[int]:
+    """The first ``count`` seeds from ``first`` on whose schedule holds a fault of this kind."""
+    found = (seed for seed in itertools.count(first) if kind in {fault.kind for fault in schedule_of(seed)})
+    return list(itertools.islice(found, count))
 
 
-def campaign(first: int, count: int, jobs: int, file: Path | None, say: Callable[[str], None]) -> Totals:
-    """Run ``count`` seeds from ``first`` on; what ``file`` says is done is not run again."""
+def schedule_of(seed: int) -> list[Fault]:
+    """The schedule that belongs to a seed, without a cluster."""
+    return draw_schedule(World(seed), LOAD_SECONDS)
+
+
+def chunks(first: int, count: int, done: set[int], size: int) -> list[list[int]]:
+    """The seeds in chunks of ``size``, without those chunks that begin with a seed that is done."""
+    starts = range(first, first + count, size)
+    return [list(range(start, min(start + size, first + count))) for start in starts if start not in done]
+
+
+def campaign(
+    first: int,
+    count: int,
+    jobs: int,
+    file: Path | None,
+    say: Callable[[str], None],
+    beside: int | None = None,
+    size: int = CHUNK,
+) -> Totals:
+    """Run ``count`` seeds from ``first`` on, ``size`` at a time, and the seed ``beside`` with the first of them.
+
+    What ``file`` says is done, by chunks of the same size, is not run again.
+    """
     totals, done = Totals(), set[int]()
     if file is not None and file.exists():
         for line in file.read_text().splitlines():
@@ -91,7 +115,10 @@ def campaign(first: int, count: int, jobs: int, file: Path | None, say: Callable
                 done.add(entry["first"])
                 totals.merge(Totals.from_dict(entry["totals"]))
     began, before = time.monotonic(), totals.events
-    for start, part in _parts(chunks(first, count, done), jobs):
+    work = chunks(first, count, done, size)
+    if beside is not None and not done:
+        work.append([beside])
+    for start, part in _parts(work, jobs):
         totals.merge(part)
         if file is not None:
             with file.open("a") as out:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.campaign import campaign
+from tests.simulation.campaign import campaign, striking
 from tests.simulation.faults import COMBINATIONS, KINDS, LOSSES
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, Seeded, find
 from tests.simulation.shrink import shrink
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 80
+SEEDS = 60
+CHUNK = 10
 
 
 def test_a_few_seeds_hold() -> None:
@@ -32,13 +33,25 @@ def test_a_few_seeds_hold() -> None:
 def test_seeds_hold(tmp_path: Path) -> None:
     """Some dozens of seeds break no promise, and are not idle; every kind of fault is among them."""
     file = tmp_path / "done"
-    totals = campaign(0, SEEDS, os.cpu_count() or 1, file, print)
+    totals = campaign(0, SEEDS, os.cpu_count() or 1, file, print, size=CHUNK)
     assert not totals.broken
-    assert totals.seeds == SEEDS + 1 and totals.idle < SEEDS / 10
+    assert totals.seeds == SEEDS and totals.idle < SEEDS / 10
     assert totals.commits > 10 * SEEDS and totals.failovers > SEEDS / 2 and totals.hits > SEEDS
-    assert set(totals.kinds) == {*KINDS, *LOSSES, *COMBINATIONS, "storeless"}
     said: list[str] = []
-    assert campaign(0, SEEDS, 1, file, said.append).seeds == SEEDS and not said, "what is done is not run again"
+    assert campaign(0, SEEDS, 1, file, said.append, size=CHUNK).seeds == SEEDS and not said, "done is not run again"
+    assert "storeless" in totals.kinds
+    for kind in sorted({*KINDS, *LOSSES, *COMBINATIONS} - set(totals.kinds)):
+        assert struck(kind), f"{kind} struck in no seed that draws it"
+
+
+def struck(kind: str) -> bool:
+    """A fault of this kind strikes in one of the next seeds that draw it; what it meets breaks no promise."""
+    for seed in striking(kind, SEEDS, 5):
+        result = Run(seed).run()
+        assert not result.broken
+        if kind in result.struck:
+            return True
+    return False
 
 
 def simulate(hash_seed: str, *arguments: str) -> str:
