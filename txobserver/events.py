@@ -40,11 +40,6 @@ class Message(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=T
     properties: bytes
     body: bytes
 
-    @property
-    def size(self) -> int:
-        """Bytes that it takes for certain: headers may be as large as a frame, and there may be no body."""
-        return len(self.properties) + len(self.body)
-
 
 class GenerationStart(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=1):
     """First event of a generation: its primary and the members that it expects."""

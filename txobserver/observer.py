@@ -8,6 +8,7 @@ from typing import Protocol
 
 from txobserver.events import DtxOpen, Message, Removal, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxToken
 from txobserver.ids import LAST_COUNTER, generated_id, id_text
+from txobserver.message_size import size_of
 from txobserver.outcomes import Name
 from txobserver.ports.ledger import Done, NameInUse
 from txobserver.work_limits import OpenWork, WorkLimits
@@ -74,7 +75,7 @@ class WorkObserver(ABC):
         if not rid and not self._closed and self._refusal is None:
             self._refusal = NO_ID_LEFT
             self._abort()
-        self._append(TxEnqueue(self.tx, rid, tuple(queues), message), message.size)
+        self._append(TxEnqueue(self.tx, rid, tuple(queues), message), size_of(message))
 
     def dequeue(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal = Removal.ACKED) -> None:
         """Messages (offset, replication id) settled inside the transaction."""

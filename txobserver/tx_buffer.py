@@ -24,6 +24,7 @@ from txobserver.events import (
 )
 from txobserver.ids import id_text, offset_of
 from txobserver.leftovers import Leftovers
+from txobserver.message_size import size_of
 from txobserver.table import IllegalTransition, Table
 from txobserver.xid import Xid
 
@@ -167,7 +168,7 @@ class TxBuffer:
     def _count(self, event: TxEnqueue | TxDequeue, times: int) -> None:
         """One event more, or less."""
         if isinstance(event, TxEnqueue):
-            self.size += times * event.message.size
+            self.size += times * size_of(event.message)
             self.steps += times * len(event.queues)
             for queue in event.queues:
                 _add(self.enqueued, queue, times)

@@ -9,7 +9,8 @@ from recovery import compiled
 from recovery.compiled import SWITCH as SWITCH
 
 MODULES = (
-    *(f"txobserver.{name}" for name in ("digest", "ends", "leftovers", "observer", "tx_buffer", "work_limits")),
+    *(f"txobserver.{name}" for name in ("digest", "ends", "leftovers", "message_size", "observer")),
+    *(f"txobserver.{name}" for name in ("tx_buffer", "work_limits")),
     *(f"txobserver.state.{name}" for name in ("applied_content", "contents", "layers", "messages")),
     *(f"txobserver.state.{name}" for name in ("offsets", "page_reading", "queues", "shown")),
     *(f"ha.{name}" for name in ("core", "node", "roles")),

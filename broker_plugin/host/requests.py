@@ -36,6 +36,7 @@ from broker_plugin.host.from_broker import (
 from broker_plugin.host.from_node import Answer, FromNode, OutcomeTold, PageRead
 from txobserver.configuration import Refusal
 from txobserver.events import Removal
+from txobserver.message_size import size_of
 from txobserver.outcomes import BranchOutcome
 from txobserver.ports.ledger import BranchObserver, Content, Done, Found, Ledger, NameInUse, Observer, Work
 from txobserver.ports.store import Above, At, Entry
@@ -249,7 +250,7 @@ def _beginning(entries: list[tuple[int, Entry]], max_bytes: int) -> list[tuple[i
     """So many bytes of messages, or one message."""
     size = 0
     for count, (_, entry) in enumerate(entries):
-        size += entry.message.size
+        size += size_of(entry.message)
         if count and size > max_bytes:
             return entries[:count]
     return entries

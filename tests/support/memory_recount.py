@@ -16,6 +16,7 @@ from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.transactions.transaction import LocalTransaction
 from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
 from txobserver.events import Event, Message, TxDecision, TxDequeue, TxEnqueue, TxPrepare
+from txobserver.message_size import size_of
 
 
 def messages_bytes(messages: Iterable[Message]) -> int:
@@ -76,7 +77,7 @@ def open_in(log: Iterable[Event]) -> tuple[int, int]:
     found: dict[int, list[int]] = {}
     for event in log:
         if isinstance(event, TxEnqueue | TxDequeue):
-            size = event.message.size if isinstance(event, TxEnqueue) else 0
+            size = size_of(event.message) if isinstance(event, TxEnqueue) else 0
             found.setdefault(event.tx, []).append(size)
         elif isinstance(event, TxPrepare | TxDecision):
             found.pop(event.tx, None)

@@ -18,6 +18,7 @@ from txobserver.digest import MASK, mix
 from txobserver.errors import Error
 from txobserver.events import Message, TxEvent
 from txobserver.ids import Position
+from txobserver.message_size import size_of
 from txobserver.outcomes import OutcomesMeta, Remembered
 
 PAGE = 1000
@@ -213,7 +214,7 @@ def fitting(there: list[tuple[int, Entry]], max_bytes: int) -> list[tuple[int, E
     """The first of these: so many bytes of them, or one."""
     taken = 0
     for index, (_, entry) in enumerate(there):
-        taken += entry.message.size
+        taken += size_of(entry.message)
         if index and taken > max_bytes:
             return there[:index]
     return there
@@ -261,7 +262,7 @@ class MemoryBase:
         last = after
         for offset in sorted(offset for offset in content if offset > after):
             if offset not in hidden:
-                taken += content[offset].message.size
+                taken += size_of(content[offset].message)
                 if found and (len(found) == limit or taken > IDS_BYTES):
                     return Ids(found, found[-1][0])
                 found.append((offset, content[offset].rid))

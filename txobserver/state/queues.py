@@ -8,6 +8,7 @@ from typing import Final
 
 from txobserver.digest import Tally
 from txobserver.events import Message
+from txobserver.message_size import size_of
 from txobserver.ports.store import PAGE, Entry, Ids, QueueSummary
 from txobserver.state.layers import Layers
 from txobserver.state.messages import Messages
@@ -114,7 +115,7 @@ class Queues:
         if len(layer) == before:
             layers.reused.add((queue, offset))
         tally.put(offset, rid)
-        layers.dirty_bytes += message.size + ADDITION_BYTES
+        layers.dirty_bytes += size_of(message) + ADDITION_BYTES
         return True
 
     def remove(self, queue: int, offset: int, rid: int) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from broker_plugin.embedded.queues.windows import OVERHEAD, Windows
 from txobserver.events import Message
+from txobserver.message_size import size_of
 from txobserver.ports.ledger import Content, Found
 from txobserver.ports.store import Asked, At, StoreDamaged
 
@@ -96,8 +97,8 @@ class GivenBack:
         for offset, entry in found.entries:
             if asked.pop(offset, None) == entry.rid:
                 self.loaded[offset] = entry.message
-                self.loaded_bytes += entry.message.size
-                self._windows.held += entry.message.size + OVERHEAD
+                self.loaded_bytes += size_of(entry.message)
+                self._windows.held += size_of(entry.message) + OVERHEAD
         first = min(asked, default=0)
         if first and self.entries[0][0] == first and not self.is_loaded(first):
             raise StoreDamaged("the queue state does not hold a message that was given back")
@@ -106,8 +107,8 @@ class GivenBack:
         """The message at this offset, if it has been read or is in memory; it is held here no more."""
         message = self.loaded.pop(offset, None)
         if message is not None:
-            self.loaded_bytes -= message.size
-            self._windows.held -= message.size + OVERHEAD
+            self.loaded_bytes -= size_of(message)
+            self._windows.held -= size_of(message) + OVERHEAD
             return message
         entry = self._content.recent(self._number, offset)
         return None if entry is None else entry.message

@@ -10,6 +10,7 @@ from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.subscriber import UNLIMITED
 from broker_plugin.embedded.queues.windows import OVERHEAD
 from txobserver.invariants import WALKED, differ, rises
+from txobserver.message_size import size_of
 
 
 def check_queue(queue: Queue) -> None:
@@ -70,7 +71,7 @@ def check_durable_deep(queue: DurableQueue) -> None:
     if queue.total > WALKED:
         return
     offsets = [offset for offset, _, _ in window]
-    size = sum(message.size for _, _, message in window)
+    size = sum(size_of(message) for _, _, message in window)
     assert supply.window_bytes == size, f"P12: the window of queue {number} holds {size} bytes"
     assert rises(offsets), f"P8: the window of queue {number} is not in order"
     returned = [offset for offset, _ in given.entries]
@@ -85,7 +86,7 @@ def check_durable_deep(queue: DurableQueue) -> None:
     back = max(set(returned) - supply._passed_over, default=0)
     assert back <= queue.watermark, f"P3: {back} was given back to queue {number} before leave was given"
     assert given.loaded.keys() <= set(returned), f"P12: queue {number} keeps what was not given back"
-    loaded = sum(message.size for message in given.loaded.values())
+    loaded = sum(size_of(message) for message in given.loaded.values())
     assert given.loaded_bytes == loaded, f"P12: {loaded} bytes were given back to queue {number}"
     held = supply.window_bytes + given.loaded_bytes + OVERHEAD * (len(window) + len(given.loaded))
     assert supply._windows.held >= held, f"P12: all windows hold {supply._windows.held} bytes, and this one {held}"
@@ -110,7 +111,7 @@ def check_local(queue: LocalQueue) -> None:
         assert before < fresh[0][0], f"P8: {before} was given back to {name!r} behind what was never handed out"
     messages = [*queue._out.values(), *(message for _, message in (*fresh, *queue._returned))]
     if len(messages) <= WALKED:
-        held = sum(message.size + MESSAGE_BYTES for message in messages)
+        held = sum(size_of(message) + MESSAGE_BYTES for message in messages)
         assert queue.bytes == held, f"P12: queue {name!r} holds {held} bytes, {queue.bytes} are counted"
     assert all(offset <= queue._last for offset in queue._out), f"P5: queue {name!r} handed out what never came"
 

@@ -13,6 +13,7 @@ from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.subscriber import Taken
 from broker_plugin.embedded.queues.turn import Turn
 from txobserver.events import Message, Removal
+from txobserver.message_size import size_of
 
 
 class LocalQueue(Queue):
@@ -52,7 +53,7 @@ class LocalQueue(Queue):
             return
         self._last += 1
         self._fresh.append((self._last, message))
-        self._count(message.size + MESSAGE_BYTES)
+        self._count(size_of(message) + MESSAGE_BYTES)
         if not self._woken and (self.consumers or self._getters):
             self.wake()
 
@@ -60,8 +61,8 @@ class LocalQueue(Queue):
         for offset in offsets:
             message = self._out.pop(offset, None)
             if message is not None:
-                self._out_bytes -= message.size + MESSAGE_BYTES
-                self._count(-message.size - MESSAGE_BYTES)
+                self._out_bytes -= size_of(message) + MESSAGE_BYTES
+                self._count(-size_of(message) - MESSAGE_BYTES)
 
     def _return(self, offsets: Sequence[int]) -> int:
         count = 0
@@ -69,7 +70,7 @@ class LocalQueue(Queue):
             message = self._out.pop(offset, None)
             if message is not None:
                 count += 1
-                self._out_bytes -= message.size + MESSAGE_BYTES
+                self._out_bytes -= size_of(message) + MESSAGE_BYTES
                 heapq.heappush(self._returned, (offset, message))
         return count
 
@@ -108,7 +109,7 @@ class LocalQueue(Queue):
         else:
             return None
         self._out[offset] = message
-        self._out_bytes += message.size + MESSAGE_BYTES
+        self._out_bytes += size_of(message) + MESSAGE_BYTES
         return offset, redelivered, message
 
     def _prepare(self) -> None:

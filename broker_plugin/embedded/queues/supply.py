@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from broker_plugin.embedded.queues.given_back import GivenBack, Wanted
 from broker_plugin.embedded.queues.windows import OVERHEAD, Windows
 from txobserver.events import Message
+from txobserver.message_size import size_of
 from txobserver.ports.ledger import Content, Found
 from txobserver.ports.store import Above, At, StoreDamaged
 
@@ -49,8 +50,8 @@ class Supply:
 
     def left_window(self, message: Message) -> None:
         """This message is no longer in the window: it is handed out, or has left the queue."""
-        self.window_bytes -= message.size
-        self._windows.held -= message.size + OVERHEAD
+        self.window_bytes -= size_of(message)
+        self._windows.held -= size_of(message) + OVERHEAD
 
     def given_back_is_first(self, ready: int) -> bool:
         """Whether nothing stands before what was given back; it may do so beyond the window's end, and not be read."""
@@ -147,8 +148,8 @@ class Supply:
 
     def _append(self, offset: int, rid: int, message: Message) -> None:
         self.window.append((offset, rid, message))
-        self.window_bytes += message.size
-        self._windows.held += message.size + OVERHEAD
+        self.window_bytes += size_of(message)
+        self._windows.held += size_of(message) + OVERHEAD
         self._cursor = offset
 
     def _empty_window(self) -> None:

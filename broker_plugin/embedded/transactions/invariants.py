@@ -21,6 +21,7 @@ from broker_plugin.embedded.transactions.dtx_mode import DtxMode
 from broker_plugin.embedded.transactions.transaction import LocalTransaction
 from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
 from txobserver.invariants import differ
+from txobserver.message_size import size_of
 from txobserver.outcomes import XaStatus
 
 STATES = frozenset(BRANCH_TABLE.moves.values())
@@ -70,7 +71,7 @@ def check_work(work: UnitOfWork) -> None:
     held = [(id(queue), offset) for _, (queue, offset, _), _ in work.settled]
     assert differ(held), "P3: a message is settled twice in one unit of work"
     returns = work.returns if isinstance(work, LocalTransaction) else []
-    waiting = sum(each.size + MESSAGE_BYTES for each in (*(message for _, message in work._local), *returns))
+    waiting = sum(size_of(each) + MESSAGE_BYTES for each in (*(message for _, message in work._local), *returns))
     assert work.waiting_bytes == waiting, f"P12: {waiting} bytes wait in a unit of work, {work.waiting_bytes} count"
     assert all(tag >= 0 for tag, _, _ in work.settled), "P3: a delivery without a tag is settled"
     assert all(route.local for route, _ in work._local), "P5: a message waits for the end of its work, and for no queue"

@@ -17,6 +17,7 @@ from broker_plugin.embedded.queues.turn import Turn
 from broker_plugin.embedded.topology.topology import Route
 from broker_plugin.embedded.transactions.work_pieces import Committing, Settled, Telling
 from txobserver.events import Message, Removal
+from txobserver.message_size import size_of
 from txobserver.ports.ledger import Work
 
 
@@ -48,7 +49,7 @@ class UnitOfWork(ABC):
 
     def wait_here(self, message: Message) -> None:
         """A message that is kept here until the end is known."""
-        size = message.size + MESSAGE_BYTES
+        size = size_of(message) + MESSAGE_BYTES
         self.waiting_bytes += size
         self.holder.hold(WORK, size)
 

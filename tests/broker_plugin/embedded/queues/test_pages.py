@@ -15,6 +15,7 @@ from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.harness import Client, Harness, got, properties, queue_of
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
 from txobserver.events import Message, Removal
+from txobserver.message_size import size_of
 from txobserver.ports.store import Above, Asked, At, Checkpoint, Entry, Ids, MemoryBase, Page, StoreDamaged
 
 PAGE = 1000
@@ -300,7 +301,7 @@ def test_headers_of_what_was_given_back_are_bytes_too() -> None:
     client = consumer(harness, prefetch=1)
     until(harness, lambda: len(client.deliveries) == 1 and bool(queue._supply.given_back.loaded))
     back = queue._supply.given_back
-    assert back.loaded_bytes == sum(message.size for message in back.loaded.values())
+    assert back.loaded_bytes == sum(size_of(message) for message in back.loaded.values())
 
 
 @pytest.mark.parametrize("with_checkpoint", [False, True])

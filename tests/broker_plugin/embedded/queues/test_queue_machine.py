@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.harness import Harness, queue_of
 from tests.support.examples import examples
+from txobserver.message_size import size_of
 
 pytestmark = pytest.mark.fuzz
 
@@ -93,7 +94,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.client.count("q") == len(self.ready)
         queue = queue_of(self.harness)
         assert len(queue._supply.window) <= 3
-        assert queue._supply.window_bytes == sum(entry[2].size for entry in queue._supply.window)
+        assert queue._supply.window_bytes == sum(size_of(entry[2]) for entry in queue._supply.window)
 
 
 QueueMachine.TestCase.settings = examples(60, stateful_step_count=30)

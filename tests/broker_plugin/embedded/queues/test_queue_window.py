@@ -14,6 +14,7 @@ from tests.broker_plugin.embedded.harness import Client, Harness, got, propertie
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
 from tests.broker_plugin.embedded.queues.test_pages import SMALL, asked, consumer, stored, until
 from txobserver.events import Delivered, Removal
+from txobserver.message_size import size_of
 from txobserver.ports.store import Asked, MemoryBase, Page
 
 
@@ -161,7 +162,7 @@ class TestWindow:
             queues = cast("list[DurableQueue]", [harness.broker.topology.queues[name] for name in names])
             found = [message for queue in queues for _, _, message in queue._supply.window]
             found += [message for queue in queues for message in queue._supply.given_back.loaded.values()]
-            weight = sum(message.size + OVERHEAD for message in found)
+            weight = sum(size_of(message) + OVERHEAD for message in found)
             assert queues[0]._supply._windows.held == weight, "what is counted is what is there"
             return weight
 
@@ -197,7 +198,7 @@ class TestWindow:
         client.publish("q", *[b"x" * 100] * 50)
         harness.settle()
         windows = queue_of(harness)._supply._windows
-        assert windows.held == 50 * (OVERHEAD + queue_of(harness)._supply.window[0][2].size)
+        assert windows.held == 50 * (OVERHEAD + size_of(queue_of(harness)._supply.window[0][2]))
         operations = harness.broker.operations
         if end == "purge":
             operations.queues.purge(client.channel, "q", lambda count: None)
@@ -235,7 +236,7 @@ class TestWindow:
             before = windows.held
             harness.ledger.settle(queue.number, [(offset, rid)], Removal.ACKED)
             until(harness, lambda: all(each[0] != offset for each in queue._supply.window))
-            assert windows.held == before - message.size - OVERHEAD
+            assert windows.held == before - size_of(message) - OVERHEAD
         harness.broker.operations.deletions.delete(harness.client().channel, "q", False, False, lambda count: None)
         while not queue.deleted:
             harness.turn()
