@@ -18,6 +18,7 @@ from broker_plugin.cli.layout import NodeEntry, write_cluster
 from python_tests.harness.cluster import LocalCluster, free_base_port
 from recovery.secret_file import make_link_secret
 from recovery.store.identity import lock_directory
+from tests.support.commands import OF_A_PROCESS, txha_here
 
 TXHA = (sys.executable, "-m", "broker_plugin.cli.main")
 
@@ -28,7 +29,7 @@ def txha(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def refused(*arguments: str) -> str:
     """The one sentence on stderr of a command that ends with status 2."""
-    answer = txha(*arguments)
+    answer = txha(*arguments) if arguments[0] in OF_A_PROCESS else txha_here(*arguments)
     assert answer.returncode == 2, answer.stderr
     lines = answer.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("txha: "), answer.stderr
