@@ -15,10 +15,11 @@ OF_A_PROCESS = ("node", "cluster", "--version")
 
 
 def txha_here(*words: str) -> subprocess.CompletedProcess[str]:
-    """What a command answers, as ``subprocess.run`` does; it must be none of ``OF_A_PROCESS``."""
+    """What a command answers that nobody answers, as ``subprocess.run`` tells it; none of ``OF_A_PROCESS``."""
     assert words[0] not in OF_A_PROCESS
     out, errors, status = io.StringIO(), io.StringIO(), 0
-    with patch.object(sys, "argv", ["txha", *words]), redirect_stdout(out), redirect_stderr(errors):
+    given = patch.multiple(sys, argv=["txha", *words], stdin=io.StringIO())
+    with given, redirect_stdout(out), redirect_stderr(errors):
         try:
             command_line()
         except SystemExit as ended:

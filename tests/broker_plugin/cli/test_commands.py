@@ -52,6 +52,14 @@ def test_help_says_what_there_is() -> None:
         assert command in answer.stdout
 
 
+def test_a_command_answers_the_same_in_the_process_of_a_test(tmp_path: Path) -> None:
+    write_cluster(tmp_path, "c", [NodeEntry("node-1", None, 1, tmp_path / "node-1")])
+    for words in (("status", "--dir", str(tmp_path)), ("tx", "list", "--dir", str(tmp_path)), ("dtx", "recover")):
+        here, there = txha_here(*words), txha(*words)
+        assert here.stdout + here.stderr
+        assert (here.returncode, here.stdout, here.stderr) == (there.returncode, there.stdout, there.stderr)
+
+
 def test_a_misspelt_core_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for chosen in ("Pure", "fast"):
         monkeypatch.setenv("TXHA_CORE", chosen)
