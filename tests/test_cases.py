@@ -44,7 +44,7 @@ def test_every_case_is_found_by_its_command() -> None:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_each_lane_names_what_is_there(script: Path) -> None:
     """Or its tests would run in another lane, where nodes wait for what computes."""
-    named = [word for line in re.findall(r"^\w+=\(([^$]*)\)$", script.read_text(), re.M) for word in line.split()]
+    named = [word for line in re.findall(r"^\w+=\(([^$\n]*)\)$", script.read_text(), re.M) for word in line.split()]
     assert len(named) >= 4 and all((ROOT / word).is_dir() for word in named)
 
 
