@@ -27,7 +27,7 @@ demo: install ## Kill two primaries under load and print what the clients saw
 	@echo "== demo: three nodes, two kills, every transaction judged from the clients' own records"
 	@$(VENV)/bin/txha demo
 
-test: install lint ## Run the whole suite, without the slices
+test: install ## Run the linters and the whole suite, without the slices
 	@echo "== tests"
 	@bash tests/system_packages.sh
 	@bash tests/run_all.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The whole suite in three lanes side by side: two of what mostly waits for real processes, and what computes, which
-# makes room for the others. Where the core is compiled, from these sources, its own tests run on the compiled one, and
-# plain only those that the compiled one cannot take. The exit status is 0 if everything passed.
+# The linters and the whole suite in three lanes side by side: two of what mostly waits for real processes, and what
+# computes, which makes room for the others. Where the core is compiled, from these sources, its own tests run on the
+# compiled one, and plain only those that the compiled one cannot take. The exit status is 0 if everything passed.
 set -uo pipefail
 . tests/lanes.sh
 processes=(tests/processes tests/python_tests/harness/commands tests/broker_plugin/cli tests/packaging)
@@ -10,6 +10,7 @@ core=(tests/broker_plugin/amqp tests/broker_plugin/embedded tests/ha tests/txobs
 
 computes() {
   local status=0 waits=("${processes[@]}" "${clients[@]}")
+  make --no-print-directory lint || status=1
   "$python" -m pytest tests "${waits[@]/#/--ignore=}" "${core[@]/#/--ignore=}" || status=1
   if compiled; then
     echo "== the tests of the core, compiled"
