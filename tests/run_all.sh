@@ -4,8 +4,8 @@
 # compiled one, and plain only those that the compiled one cannot take. The exit status is 0 if everything passed.
 set -uo pipefail
 . tests/lanes.sh
-processes=(tests/processes tests/python_tests/harness/commands tests/broker_plugin/cli tests/packaging)
-clients=(python_tests tests/python_tests/harness/stress tests/recovery/pipeline)
+processes=(tests/processes tests/python_tests/harness/commands tests/broker_plugin/cli)
+clients=(python_tests tests/python_tests/harness/stress tests/recovery/pipeline tests/packaging)
 core=(tests/broker_plugin/amqp tests/broker_plugin/embedded tests/ha tests/txobserver)
 
 computes() {
@@ -24,7 +24,7 @@ computes() {
   return "$status"
 }
 
-lane "clients of real nodes" "$python" -m pytest "${clients[@]}"
+lane "clients of real nodes, Spark, packages" "$python" -m pytest "${clients[@]}"
 computing "what computes" computes
 shown "real nodes; the other lanes are told afterwards" "$python" -m pytest "${processes[@]}"
 lanes_end
