@@ -5,7 +5,8 @@
 set -uo pipefail
 . tests/lanes.sh
 processes=(tests/processes tests/python_tests/harness/commands tests/broker_plugin/cli)
-clients=(python_tests tests/python_tests/harness/stress tests/recovery/pipeline tests/packaging)
+# python_tests comes last: its cluster runs on to the end of the lane.
+clients=(tests/recovery/pipeline tests/packaging tests/python_tests/harness/stress python_tests)
 core=(tests/broker_plugin/amqp tests/broker_plugin/embedded tests/ha tests/txobserver)
 
 computes() {
