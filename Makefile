@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test slices lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants attacks fuzz stress money amqp-programs docs image clean
+.PHONY: help install demo test slices every-case lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants attacks fuzz stress money amqp-programs docs image clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,7 +27,7 @@ demo: install ## Kill two primaries under load and print what the clients saw
 	@echo "== demo: three nodes, two kills, every transaction judged from the clients' own records"
 	@$(VENV)/bin/txha demo
 
-test: install lint ## Run the whole suite, without the slices
+test: install ## Run the linters and the whole suite, without the slices
 	@echo "== tests"
 	@bash tests/system_packages.sh
 	@bash tests/run_all.sh
@@ -36,6 +36,11 @@ slices: install ## Fixed slices of the long runs: seeds, seeded faults, rounds o
 	@echo "== slices: of what make sim, make stress and make spark-crashes draw"
 	@bash tests/system_packages.sh
 	@bash tests/run_slices.sh
+
+every-case: install ## Every case of the tests of which make test takes some: crash points, hung disks, crashes; 12 minutes
+	@echo "== every case, where the suite takes some"
+	@bash tests/system_packages.sh
+	@$(VENV)/bin/python -m pytest -m "not standalone and not image" $$(grep -rl --include='test_*.py' 'some_of(' tests python_tests)
 
 lint: $(STAMP) ## ruff, mypy strict, import directions
 	@echo "== lint: ruff, mypy, import-linter"

@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# Fixed slices of the long runs in two halves side by side, as tests/run_all.sh: what computes, and what waits for real
-# processes. The exit status is 0 if everything passed.
+# Fixed slices of the long runs in three lanes side by side: two of what waits for real processes, and what computes. The
+# slices of the core run on the compiled one, where that is built. The exit status is 0 if everything passed.
 set -uo pipefail
-said=$(mktemp)
-unset PYTHONDONTWRITEBYTECODE  # as tests/run_all.sh
-trap 'rm -f "$said"' EXIT
-computes=(tests/simulation tests/ha tests/recovery/store)
-.venv/bin/python -m pytest -m slice "${computes[@]}" >"$said" 2>&1 &
-half=$!
-.venv/bin/python -m pytest -m slice "${computes[@]/#/--ignore=}"
-first=$?
-wait "$half"
-second=$?
-echo "== the simulator's seeds and seeded faults, each step of a copy, each page of a damaged store"
-cat "$said"
-[ "$first" -eq 0 ] && [ "$second" -eq 0 ]
+. tests/lanes.sh
+core=(tests/broker_plugin/amqp tests/ha)
+rest=(tests/simulation tests/recovery/store)
+spark=(python_tests/suites/spark_queues)
+
+computes() {
+  local status=0 core_of=pure
+  compiled && core_of=compiled
+  TXHA_CORE=$core_of "$python" -m pytest -m slice "${core[@]}" || status=1
+  "$python" -m pytest -m slice "${rest[@]}" || status=1
+  return "$status"
+}
+
+computing "recorded programs, each step of a copy, seeds and seeded faults, each page of a damaged store" computes
+others=("${core[@]}" "${rest[@]}" "${spark[@]}")
+lane "queues on Spark" "$python" -m pytest -m slice "${spark[@]}"
+shown "real processes; the other lanes are told afterwards" \
+  "$python" -m pytest -m slice tests python_tests "${others[@]/#/--ignore=}"
+lanes_end

@@ -27,6 +27,7 @@ from recovery.coordinator.names import GlobalName, branch_xid
 from recovery.coordinator.resources import Participant
 from tests.broker_plugin.amqp.dtx_client import DtxChannel
 from tests.processes.many_branches import port_of
+from tests.support.commands import OF_A_PROCESS, txha_here
 from txobserver.dtx_wire import XidFields
 from txobserver.xid import Xid
 
@@ -165,7 +166,9 @@ def resumed(directory: Path) -> LocalCluster:
 
 
 def txha(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command, as a user runs it."""
+    """A command, as a user runs it; in a process of its own if there is an environment for it."""
+    if not environment and words[0] not in OF_A_PROCESS:
+        return txha_here(*map(str, words))
     return subprocess.run(
         [sys.executable, "-m", "broker_plugin.cli.main", *map(str, words)],
         capture_output=True,

@@ -1,7 +1,8 @@
 """A node that kills itself at each named point between two durable steps, in each of its roles, under load.
 
 One cluster and one load for all points; the last test drains it and judges the clients' record of the whole time. Each
-death is looked at: that it was the node's own, at that point, and in that role.
+death is looked at: that it was the node's own, at that point, and in that role. The suite takes each role and each kind
+of point once (``IN_THE_SUITE``), and ``make every-case`` all of them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
@@ -23,6 +25,7 @@ from python_tests.harness.pika_clients import parameters
 from python_tests.harness.waiting import wait_until
 from recovery.store.crash_points import CRASH_POINTS
 from recovery.store.segment import segment_firsts
+from tests.support.cases import some_of
 
 SETTINGS = (
     *("store.segment_bytes=40000", "store.checkpoint_seconds=0.3", "store.retention_seconds=1"),
@@ -39,7 +42,19 @@ WITH_A_NEW_STORE = {"store.identity-synced": None, "store.identity-written": Non
 """Point -> the state in which it is passed; None before the node has any"""
 AS_FORMER_PRIMARY = ["truncate.segments-removed", "truncate.cut", "truncate.group-ended"]
 OF_COMMANDS = ("init", "discard", "recover", "settle", "rebuild", "archive")
+IN_THE_SUITE = {
+    "joiner": ("log.written",),
+    "backup": ("segment.header-synced", "checkpoint.committed", "reclaim.segment-removed"),
+    "primary": ("log.synced", "checkpoint.before-commit", "cas.committed"),
+    "with a new store": ("store.identity-synced", "reset.segments-removed"),
+    "former primary": ("truncate.cut",),
+}
 FLOOD = "flood"
+
+
+def by_role(role: str, points: Iterable[str]) -> list[Any]:
+    """A case for each point."""
+    return some_of(points, IN_THE_SUITE[role])
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +123,14 @@ def test_a_node_dies_while_it_starts(cluster: LocalCluster, clients: Clients, tm
     node.returns(clients)
 
 
-@pytest.mark.parametrize("point", AS_JOINER)
+@pytest.mark.parametrize("point", by_role("joiner", AS_JOINER))
 def test_a_joiner_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
     node = Doomed(cluster, kill_a_backup(cluster), point, tmp_path, at_once=True)
     node.dies("catchup")
     node.returns(clients)
 
 
-@pytest.mark.parametrize("point", AS_BACKUP)
+@pytest.mark.parametrize("point", by_role("backup", AS_BACKUP))
 def test_a_backup_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
     name = kill_a_backup(cluster)
     node = Doomed(cluster, name, point, tmp_path, at_once=False)
@@ -125,7 +140,7 @@ def test_a_backup_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, 
     node.returns(clients)
 
 
-@pytest.mark.parametrize("point", AS_PRIMARY)
+@pytest.mark.parametrize("point", by_role("primary", AS_PRIMARY))
 def test_a_primary_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
     name = kill_a_backup(cluster)
     node = Doomed(cluster, name, point, tmp_path, at_once=False)
@@ -137,7 +152,7 @@ def test_a_primary_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path,
     node.returns(clients)
 
 
-@pytest.mark.parametrize("point", WITH_A_NEW_STORE)
+@pytest.mark.parametrize("point", by_role("with a new store", WITH_A_NEW_STORE))
 def test_a_node_with_a_new_store_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
     name = kill_a_backup(cluster)
     for part in ("log", "state"):
@@ -148,7 +163,7 @@ def test_a_node_with_a_new_store_dies(cluster: LocalCluster, clients: Clients, t
     node.returns(clients)
 
 
-@pytest.mark.parametrize("point", AS_FORMER_PRIMARY)
+@pytest.mark.parametrize("point", by_role("former primary", AS_FORMER_PRIMARY))
 def test_a_former_primary_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
     """Its log has segments that no other node has; it dies in the middle of cutting them off."""
     wait_until(cluster.all_ready, 30, "all nodes ready")
@@ -210,3 +225,10 @@ def test_every_point_is_covered() -> None:
     """But for those that no node passes: see tests/recovery, tests/broker_plugin/cli, tests/recovery/pipeline."""
     of_nodes = {point for point in CRASH_POINTS if point.split(".")[0] not in OF_COMMANDS}
     assert {*AT_START, *AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE, *AS_FORMER_PRIMARY} == of_nodes
+    in_the_suite = {point for points in (AT_START, *IN_THE_SUITE.values()) for point in points}
+    assert {kind_of(point) for point in in_the_suite} == {kind_of(point) for point in of_nodes}
+
+
+def kind_of(point: str) -> str:
+    """Of which steps it is one."""
+    return point.split(".")[0]

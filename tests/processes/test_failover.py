@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,10 +20,17 @@ from tests.broker_plugin.amqp.raw_client import RawClient, show
 LOAD = Load(pika_workers=6, aio_connections=2, aio_channels=4, think=0.02)
 
 
-@pytest.fixture
-def cluster(tmp_path: Path):  # type: ignore[no-untyped-def]
-    with LocalCluster(tmp_path / "cluster") as running:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("failover") / "cluster") as running:
         yield running
+
+
+@pytest.fixture
+def cluster(running: LocalCluster) -> LocalCluster:
+    """The same for all tests: each of them leaves it well, or the next one says so."""
+    wait_until(running.all_ready, 30, "all nodes ready")
+    return running
 
 
 def test_sigkill_of_all_nodes_at_once_loses_nothing(cluster: LocalCluster) -> None:

@@ -14,12 +14,13 @@ from python_tests.harness.stress.cluster import StressCluster
 from python_tests.harness.stress.network import Proxied
 from python_tests.harness.stress.syncs import Disks, Kind
 from python_tests.harness.waiting import wait_until
+from tests.support.cases import some_of
 
 SECONDS = 60.0
 HOURS = 36_000.0
 
 
-@pytest.mark.parametrize("hangs", [Kind.LOG, Kind.STATE])
+@pytest.mark.parametrize("hangs", some_of([Kind.LOG, Kind.STATE], suite=[Kind.LOG], slices=[Kind.STATE]))
 def test_node_told_to_end_while_its_disk_hangs(tmp_path: Path, hangs: Kind) -> None:
     disks = Disks(tmp_path / "disks")
     options = ["store.checkpoint_seconds=0.2"]
@@ -49,7 +50,7 @@ def test_node_told_to_end_while_its_disk_hangs(tmp_path: Path, hangs: Kind) -> N
             assert connection.channel().basic_get("q", auto_ack=True)[2] == b"acknowledged"
 
 
-@pytest.mark.parametrize("hangs", Kind)
+@pytest.mark.parametrize("hangs", some_of(Kind, suite=[Kind.STATE], slices=[Kind.OTHER]))
 def test_node_told_to_end_while_its_disk_hangs_at_the_start(tmp_path: Path, hangs: Kind) -> None:
     """``told_to_end_while_the_store_is_opened``: it writes the log's end once more, and heard nothing meanwhile."""
     disks = Disks(tmp_path / "disks")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pika
+import pytest
 from pamqp import commands
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -115,6 +116,7 @@ def test_a_disk_that_is_nearly_full_blocks_publishers_and_consumers_go_on(tmp_pa
         assert (tmp_path / "c" / "node-1" / "node.log").read_text().count("store.disk_free_bytes") == 1
 
 
+@pytest.mark.slice
 def test_a_node_is_as_small_as_before_a_minute_after_a_large_transaction(tmp_path: Path) -> None:
     """200 MiB that were open in a transaction, and are rolled back, stayed in the process for ever."""
     with LocalCluster(tmp_path / "c", 1) as cluster, channel_to(cluster) as channel:

@@ -25,6 +25,7 @@ from recovery.coordinator.resources import Resource
 from recovery.coordinator.table import create_table
 from recovery.dtx.with_pika import DtxConnection
 from recovery.reader.node_admin import ask
+from tests.support.commands import txha_here
 from txobserver.xid import Xid
 
 
@@ -62,9 +63,9 @@ class Site:
 
     def recover(self, *options: str, broker: str | None = None) -> tuple[int, dict[str, Any], str]:
         """Exit status, report, and what was said on standard error."""
-        command = [sys.executable, "-m", "broker_plugin.cli.main", "dtx", "recover", "--json", "--log", str(self.log)]
-        command += ["--database", self.dsn, "--broker", broker or ",".join(self.cluster.urls), *options]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        words = ["dtx", "recover", "--json", "--log", str(self.log)]
+        words += ["--database", self.dsn, "--broker", broker or ",".join(self.cluster.urls), *options]
+        answer = txha_here(*words)
         return answer.returncode, json.loads(answer.stdout), answer.stderr
 
     def look(self) -> list[int]:
@@ -191,8 +192,7 @@ def test_an_older_copy_of_the_log_is_refused(site: Site, step: str) -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "broker_plugin.cli.main", "dtx", "recover", "--grace", "0", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return txha_here("dtx", "recover", "--grace", "0", *words)
 
 
 def test_a_run_that_does_not_ask_all_that_the_log_names(site: Site) -> None:

@@ -13,17 +13,21 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import cycle, product
 
 import pytest
 
 from python_tests.conftest import Start
 from python_tests.harness.history import OK, UNKNOWN
-from python_tests.suites.tx.clients import Delivery, TxClient, drained, fill
+from python_tests.suites.tx.clients import MAKES, Delivery, TxClient, drained, fill
 from python_tests.suites.tx.conftest import Open
+from tests.support.cases import some_of
 
 SELECTED, PUBLISHED, ACKNOWLEDGED = "after select", "after the publishes", "after the acknowledgement"
 HELD_UP, ON_ITS_WAY, ANSWERED = "commit held up by a backup", "commit on its way", "right after commit-ok"
 PHASES = (SELECTED, PUBLISHED, ACKNOWLEDGED, HELD_UP, ON_ITS_WAY, ANSWERED)
+IN_THE_SUITE = [*zip(cycle(MAKES), PHASES)]
+"""Each phase with one make of client, in turn; ``make every-case`` takes each with both."""
 ROUNDS = 3
 """Messages that a transaction publishes to each of its queues"""
 SETTINGS = ("timing.lease_ttl=2", "timing.prepare_timeout=20")
@@ -65,7 +69,7 @@ class Transaction:
         self.answer = pool.submit(self.client.commit)
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(("client", "phase"), some_of(product(MAKES, PHASES), IN_THE_SUITE), indirect=["client"])
 def test_sigkill_of_the_primary(start: Start, client: Open, names: tuple[str, str, str], phase: str) -> None:
     """Committed: whole. Not committed: absent, and its input is back. Unknown: one of the two."""
     cluster = start(*SETTINGS)

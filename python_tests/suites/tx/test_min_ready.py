@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 
 import pytest
 
 from python_tests.conftest import Start
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.history import FAILED, OK
-from python_tests.suites.tx.clients import TxClient, drained, fill
+from python_tests.suites.tx.clients import MAKES, TxClient, drained, fill
 from python_tests.suites.tx.conftest import Open
+from tests.support.cases import some_of
 
 PATIENT = "timing.lease_ttl=2"
 """A lease that a busy machine does not end by itself"""
 HASTY = "timing.prepare_timeout=1"
 """Seconds until a backup that is stopped is out of the ready set"""
+WAYS = ("killed", "stopped")
+ONE_MAKE_EACH = some_of(product(MAKES, WAYS), suite=[*zip(MAKES, WAYS, strict=True)])
 
 
 @contextmanager
@@ -53,7 +57,7 @@ def rolled_back(client: TxClient, names: tuple[str, str, str]) -> None:
     assert [d.body for d in drained(client, names[1])] == ["after"]
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped"])
+@pytest.mark.parametrize(("client", "how"), ONE_MAKE_EACH, indirect=["client"])
 def test_without_its_backups_the_primary_rolls_back(
     start: Start, client: Open, names: tuple[str, str, str], how: str
 ) -> None:
@@ -71,7 +75,7 @@ def test_without_its_backups_the_primary_rolls_back(
     rolled_back(client(cluster.url(primary)), names)
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped"])
+@pytest.mark.parametrize(("client", "how"), ONE_MAKE_EACH, indirect=["client"])
 def test_a_client_at_a_backup_is_told_the_same(
     start: Start, client: Open, names: tuple[str, str, str], how: str
 ) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.compiled import available, running
 from python_tests.suites.amqp_programs.address import Address
 from python_tests.suites.amqp_programs.compare import explain, first_difference
 from python_tests.suites.amqp_programs.player import Player
 from python_tests.suites.amqp_programs.recorded import recorded
 from tests.broker_plugin.amqp.conftest import ServedByCore, unheard
+from tests.support.cases import some_of
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def player() -> Iterator[Player]:
 
 
 @pytest.mark.timeout(600)
-def test_recorded_programs_are_answered_as_by_rabbitmq(player: Player) -> None:
-    """All of them by the compiled core where there is one; then the plain one answers each third."""
+@pytest.mark.parametrize("third", some_of(range(3), suite=[0], slices=[1, 2]))
+def test_recorded_programs_are_answered_as_by_rabbitmq(player: Player, third: int) -> None:
     faults = []
-    programs = recorded()[:: 1 if running() == "compiled" or not available() else 3]
+    programs = recorded()[third::3]
     assert programs
     for seed, program, answers in programs:
         if mismatch := first_difference(answers, player.play(program), "RabbitMQ 3.10"):

@@ -18,6 +18,7 @@ from broker_plugin.cli.layout import NodeEntry, write_cluster
 from python_tests.harness.cluster import LocalCluster, free_base_port
 from recovery.secret_file import make_link_secret
 from recovery.store.identity import lock_directory
+from tests.support.commands import OF_A_PROCESS, txha_here
 
 TXHA = (sys.executable, "-m", "broker_plugin.cli.main")
 
@@ -28,7 +29,7 @@ def txha(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def refused(*arguments: str) -> str:
     """The one sentence on stderr of a command that ends with status 2."""
-    answer = txha(*arguments)
+    answer = txha(*arguments) if arguments[0] in OF_A_PROCESS else txha_here(*arguments)
     assert answer.returncode == 2, answer.stderr
     lines = answer.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("txha: "), answer.stderr
@@ -49,6 +50,14 @@ def test_help_says_what_there_is() -> None:
     assert answer.returncode == 0
     for command in ("init", "node", "cluster", "status", "promote", "tx", "demo", "takeover"):
         assert command in answer.stdout
+
+
+def test_a_command_answers_the_same_in_the_process_of_a_test(tmp_path: Path) -> None:
+    write_cluster(tmp_path, "c", [NodeEntry("node-1", None, 1, tmp_path / "node-1")])
+    for words in (("status", "--dir", str(tmp_path)), ("tx", "list", "--dir", str(tmp_path)), ("dtx", "recover")):
+        here, there = txha_here(*words), txha(*words)
+        assert here.stdout + here.stderr
+        assert (here.returncode, here.stdout, here.stderr) == (there.returncode, there.stdout, there.stderr)
 
 
 def test_a_misspelt_core_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
