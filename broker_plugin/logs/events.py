@@ -183,16 +183,19 @@ class PeerMute(NamedTuple):
 
 
 class ReaderRefused(NamedTuple):
-    """A connection with a reader of the log is closed."""
+    """A connection with a reader of the log is closed, and ``unsaid`` others were since the last line."""
 
     reason: str
+    address: str = ""
+    unsaid: int = 0
 
 
 class ReaderUnanswered(NamedTuple):
-    """The log could not be read for a reader, and the node goes on. ``kind``: of the error."""
+    """The log could not be read for a reader, nor ``unsaid`` times since the last line. ``kind``: of the error."""
 
     kind: str
     reason: str
+    unsaid: int = 0
 
 
 class LogUnread(NamedTuple):

@@ -82,9 +82,21 @@ def _disk_short(event: node.DiskShort) -> str:
 
 
 def _peer_refused(event: node.PeerRefused) -> str:
+    return f"closing the connection with {event.peer or 'an unknown peer'}{_closed(event)}"
+
+
+def _reader_refused(event: node.ReaderRefused) -> str:
+    return f"closing the connection with a reader{_closed(event)}"
+
+
+def _closed(event: node.PeerRefused | node.ReaderRefused) -> str:
     where = f" at {event.address}" if event.address else ""
     more = f" ({event.unsaid} more were closed since the last line like this)" if event.unsaid else ""
-    return f"closing the connection with {event.peer or 'an unknown peer'}{where}: {event.reason}{more}"
+    return f"{where}: {event.reason}{more}"
+
+
+def _unsaid(times: int) -> str:
+    return f" ({times} more times since the last line like this)" if times else ""
 
 
 def _logins(event: node.LoginsRefused) -> str:
@@ -159,8 +171,8 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.UnsupportedAccepted: lambda e: f"{e.what} for {e.kind} '{e.name}' is accepted and has no effect",
     node.PeerRefused: _peer_refused,
     node.PeerMute: lambda e: f"{e.peer} does not greet within {e.seconds:g} s; it is dialled anew",
-    node.ReaderRefused: lambda e: f"closing the connection with a reader: {e.reason}",
-    node.ReaderUnanswered: lambda e: f"a reader cannot be answered: {e.kind}: {e.reason}",
+    node.ReaderRefused: _reader_refused,
+    node.ReaderUnanswered: lambda e: f"a reader cannot be answered{_unsaid(e.unsaid)}: {e.kind}: {e.reason}",
     node.LogUnread: lambda e: e.reason,
     node.RecordUnread: lambda e: e.reason,
     node.OperatorGone: lambda e: f"an administration connection ended: {e.reason}",

@@ -15,6 +15,25 @@ QUIET_SECONDS = 10.0
 """Between two lines of refused connections of one peer, or of all that have not said who they are."""
 
 
+class Seldom:
+    """Whether a line that there may be many of is told: one of each kind in QUIET_SECONDS. ``now``: in seconds."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._quiet: dict[str, float] = {}
+        """Until when, by kind, of which there are few"""
+        self._unsaid: dict[str, int] = {}
+
+    def due(self, kind: str = "") -> int | None:
+        """How many have not been told since the last one; None if this one is not told either."""
+        now = self._now()
+        if now < self._quiet.get(kind, now):
+            self._unsaid[kind] = self._unsaid.get(kind, 0) + 1
+            return None
+        self._quiet[kind] = now + QUIET_SECONDS
+        return self._unsaid.pop(kind, 0)
+
+
 class PeerRefusals:
     """Of the connections that come to a node, or of those to the peer that it has ``dialled``.
 
@@ -22,23 +41,17 @@ class PeerRefusals:
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic, dialled: str = "") -> None:
-        self._now = now
         self._dialled = dialled
-        self._quiet: dict[str, float] = {}
-        """Until when, by peer: names of our own configuration, and the empty one"""
-        self._unsaid: dict[str, int] = {}
+        self._seldom = Seldom(now)
 
     def refused(self, peer: str, transport: asyncio.BaseTransport | None, reason: str) -> None:
         """A connection is closed; ``peer`` is empty before it has said its name under the seals."""
-        now, peer = self._now(), peer or self._dialled
-        if now < self._quiet.get(peer, now):
-            self._unsaid[peer] = self._unsaid.get(peer, 0) + 1
-            return
-        self._quiet[peer] = now + QUIET_SECONDS
-        tell(log, logging.WARNING, PeerRefused(peer, reason, _address(transport), self._unsaid.pop(peer, 0)))
+        peer = peer or self._dialled  # of our own configuration, so there are few
+        if (unsaid := self._seldom.due(peer)) is not None:
+            tell(log, logging.WARNING, PeerRefused(peer, reason, address_of(transport), unsaid))
 
 
-def _address(transport: asyncio.BaseTransport | None) -> str:
+def address_of(transport: asyncio.BaseTransport | None) -> str:
     """The other end's, empty where it is not known any more."""
     found = None if transport is None else transport.get_extra_info("peername")
     return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else ""
