@@ -15,8 +15,8 @@ A record that knows the identity of its cluster is of format 3. One of format 2 
 an earlier version would write the record back without it. Its column of checksums gets another name with that, so that
 such a process, which looks at the format only when it opens the file, must open it again.
 
-Whoever can read a file can hold SQLite's lock of readers on it, and then nobody writes: so the record is for its owner
-and its group alone, also where another program has made the file (``record_locked_by_another_user``).
+Another user who can read a file can hold SQLite's lock of readers on it, and then no node can write. So the record is
+for its owner and group alone, also where another program has made the file (``record_locked_by_another_user``).
 """
 
 from __future__ import annotations

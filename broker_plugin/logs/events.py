@@ -84,11 +84,15 @@ class ConnectionsRefused(NamedTuple):
 
 
 class MemoryShort(NamedTuple):
-    """Clients make the node hold ``held`` bytes, more than ``high``: publishers are blocked. ``kinds``: in words."""
+    """Clients make the node hold ``held`` bytes, more than ``high``: publishers are blocked. ``kinds``: in words.
+
+    They did ``unsaid`` more times since the last line.
+    """
 
     held: int
     high: int
     kinds: str
+    unsaid: int = 0
 
 
 class MemoryEnough(NamedTuple):
@@ -99,11 +103,12 @@ class MemoryEnough(NamedTuple):
 
 
 class GreedyClientClosed(NamedTuple):
-    """A client is closed for what it makes the node hold, in bytes."""
+    """A client is closed for what it makes the node hold, in bytes; ``unsaid`` others were since the last line."""
 
     client: str
     held: int
     reason: str
+    unsaid: int = 0
 
 
 class DiskShort(NamedTuple):

@@ -69,8 +69,13 @@ def _refused(event: node.ConnectionsRefused) -> str:
 def _memory_short(event: node.MemoryShort) -> str:
     return (
         f"clients hold {event.held} bytes of memory, more than memory.high_bytes ({event.high}): publishers are "
-        f"blocked until it is less; {event.kinds}"
+        f"blocked until it is less; {event.kinds}{_unsaid(event.unsaid)}"
     )
+
+
+def _greedy_client_closed(event: node.GreedyClientClosed) -> str:
+    reason = event.reason + _unsaid(event.unsaid)
+    return f"client {event.client} is closed, which holds {event.held} bytes: {reason}"
 
 
 def _disk_short(event: node.DiskShort) -> str:
@@ -156,7 +161,7 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.ConnectionsRefused: _refused,
     node.MemoryShort: _memory_short,
     node.MemoryEnough: lambda e: f"clients hold {e.held} bytes of memory, less than {e.low}: publishers go on",
-    node.GreedyClientClosed: lambda e: f"client {e.client} is closed, which holds {e.held} bytes: {e.reason}",
+    node.GreedyClientClosed: _greedy_client_closed,
     node.DiskShort: _disk_short,
     node.DiskEnough: lambda e: f"{e.free} bytes are free on the disk of {e.directory}: publishers go on",
     node.DiskUnread: lambda e: f"how much is free on the disk of {e.directory} cannot be read: {e.reason}",

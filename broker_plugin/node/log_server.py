@@ -24,7 +24,8 @@ from typing import cast
 from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.logs.events import ReaderRefused, ReaderUnanswered
 from broker_plugin.logs.formats import tell
-from broker_plugin.node.refusals import Seldom, address_of
+from broker_plugin.logs.seldom import Seldom
+from broker_plugin.node.refusals import address_of
 from ha.catchup.throttle import LONGEST_REST, RESTS
 from ha.feed.feed import Feed, Passed, up_to
 from ha.messages.proof import LinkSession

@@ -9,29 +9,9 @@ from collections.abc import Callable
 
 from broker_plugin.logs.events import PeerRefused
 from broker_plugin.logs.formats import tell
+from broker_plugin.logs.seldom import Seldom
 
 log = logging.getLogger("txha.links")
-QUIET_SECONDS = 10.0
-"""Between two lines of refused connections of one peer, or of all that have not said who they are."""
-
-
-class Seldom:
-    """Whether a line that there may be many of is told: one of each kind in QUIET_SECONDS. ``now``: in seconds."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._quiet: dict[str, float] = {}
-        """Until when, by kind, of which there are few"""
-        self._unsaid: dict[str, int] = {}
-
-    def due(self, kind: str = "") -> int | None:
-        """How many have not been told since the last one; None if this one is not told either."""
-        now = self._now()
-        if now < self._quiet.get(kind, now):
-            self._unsaid[kind] = self._unsaid.get(kind, 0) + 1
-            return None
-        self._quiet[kind] = now + QUIET_SECONDS
-        return self._unsaid.pop(kind, 0)
 
 
 class PeerRefusals:

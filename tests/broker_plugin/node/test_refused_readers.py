@@ -1,4 +1,4 @@
-"""Readers that know the secret for readers and say nonsense: closed, and they do not fill the node's log."""
+"""Readers that say nonsense are closed, and those whose read fails are answered: the node's log is not filled."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from recovery.reader.log_wire import MAX_PORTION, READ_VERSION, AskFrames, NotThere, ReadHello
+from recovery.reader.log_wire import MAX_PORTION, READ_VERSION, AskFrames, LogFrames, NotThere, ReadHello
 from tests.broker_plugin.node.served_log import END, Node
 from tests.broker_plugin.node.served_log import running_node as running_node
+from txobserver.frames import encode_frame
+from txobserver.ports.store import StoreError
 
 READER = ReadHello(READ_VERSION, "c")
 
@@ -39,3 +41,26 @@ async def test_readers_whose_reads_fail_leave_one_line(
     assert [each.getMessage() for each in caplog.records] == [
         "a reader cannot be answered: ZeroDivisionError: not foreseen"
     ]
+
+
+async def test_reader_whose_read_fails_stays_mute(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """``reader_whose_read_fails_stays_mute``: its question had no answer, and the node ended for it.
+
+    The frame is whole, and an event in it of a kind that this version does not know.
+    """
+    unknown: Any = [[999, 1], [999, 2]]
+    last = sorted((node.directory / "log").iterdir())[-1]
+    last.write_bytes(last.read_bytes() + encode_frame(1, END + 1, unknown, 0).data)
+    node.commit = END + 1
+    talk = await node.connect(READER)
+    for first in (END + 1, 1):
+        talk.say(AskFrames(first, END + 1, MAX_PORTION))
+        answer = await talk.answer()
+        assert isinstance(answer, NotThere) and "its log cannot be read, ValidationError" in answer.reason
+        assert not answer.reclaimed
+    talk.say(AskFrames(1, END, MAX_PORTION))
+    assert isinstance(await talk.answer(), LogFrames), "the connection goes on"
+    assert "a reader cannot be answered: ValidationError" in caplog.text
+    with pytest.raises(StoreError, match="its log cannot be read"):
+        await node.read(lambda log: list(log.frames(END + 1, END + 1)))
+    talk.writer.close()
