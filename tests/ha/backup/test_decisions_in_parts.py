@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ha.apply.checkpointing import Checkpointing
 from ha.apply.replica import Replica
 from ha.backup.backup import Backup
