@@ -88,7 +88,7 @@ def test_a_longer_file_is_refused_and_not_cut(tmp_path: Path, more: int) -> None
     """Two nodes could go by what is the same up to there, and believe that it is a secret that was pasted whole."""
     given = holding(tmp_path / "s", "x" * (65536 + more))
     if more:
-        with pytest.raises(SecretFileError, match="is no file of a secret: it holds more than 65536 characters$"):
+        with pytest.raises(SecretFileError, match=r"is no file of a secret: it holds more than 65536 characters$"):
             read_link_secrets(given)
     else:
         assert read_link_secrets(given) == (b"x" * 65536,)

@@ -23,6 +23,7 @@ peers = [{ name = "b", port = 7002 }, { name = "d", port = 7003 }]
 """
 PATH = Path("node.toml")
 TINY = 1e-9
+TABLE = "must be a table, whose keys stand below it or behind its name with a dot"
 SLOW = {"timing.lease_ttl": 10.0}
 """Room for every other time."""
 
@@ -217,15 +218,15 @@ def test_a_file_that_is_nested_deep() -> None:
 )
 def test_true_is_no_number(given: str, environment: dict[str, str]) -> None:
     """It counted as 1: `port = true` was port 1."""
-    with pytest.raises(ConfigError, match="cannot be (true|false): give it a number or a text$"):
+    with pytest.raises(ConfigError, match=r"cannot be (true|false): give it a number or a text$"):
         parse_config(given + TEXT, PATH, {}, environment)
 
 
 @pytest.mark.parametrize(
     ("given", "flags", "said"),
     [
-        ("amqp = 5", {}, "node.toml: amqp: must be a table, whose keys stand below it or behind its name with a dot"),
-        ("", {"host": "5"}, "the options: host: must be a table, whose keys stand below it or behind its name with a dot"),
+        ("amqp = 5", {}, f"node.toml: amqp: {TABLE}"),
+        ("", {"host": "5"}, f"the options: host: {TABLE}"),
         ("amqp = { users = 5 }", {}, "node.toml: amqp.users: must be a table, with a value for each name"),
         ("outcomes_kept = []", {}, "node.toml: outcomes_kept: Input should be a valid integer"),
     ],
