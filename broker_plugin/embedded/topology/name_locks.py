@@ -1,7 +1,7 @@
 """Operations on one name, one after the other: a second declaration waits until the outcome of the first is known.
 
-Very many may wait for one name. When it is released they go on in as many turns as that takes, in their order; whoever
-comes meanwhile waits behind them.
+Very many may wait for one name. When it is released they go on in as many turns as that takes, in their order; an
+operation that comes meanwhile waits behind them.
 """
 
 from __future__ import annotations
