@@ -45,7 +45,7 @@ def node_directory(tmp_path: Path) -> Iterator[Path]:
 def test_an_answer_that_comes_octet_by_octet_is_not_waited_for(directory: Path) -> None:
     stranger = Stranger(directory, b"x", 0.05)
     stranger.start()
-    with pytest.raises(AdminError, match="node-1 does not answer within 0.5 s"):
+    with pytest.raises(AdminError, match=r"node-1 does not answer within 0\.5 s"):
         ask(directory, "status", timeout=0.5)
     stranger.ended.set()
 
