@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from broker_plugin.node import log_server
+from ha.catchup.throttle import LONGEST_REST, RESTS
 from recovery.reader.log_wire import MAX_PORTION, READ_VERSION, AskFrames, LogFrames, NotThere, ReadHello
 from tests.broker_plugin.node.served_log import END, Node
 from tests.broker_plugin.node.served_log import running_node as running_node
@@ -64,3 +67,30 @@ async def test_reader_whose_read_fails_stays_mute(node: Node, caplog: pytest.Log
     with pytest.raises(StoreError, match="its log cannot be read"):
         await node.read(lambda log: list(log.frames(END + 1, END + 1)))
     talk.writer.close()
+
+
+async def test_a_reader_rests_after_each_portion(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For twice as long as it took, and not for ever: so readers take a third of one thread's time, and no more."""
+    rests: list[float] = []
+    clock = iter([100.0, 100.05, 200.0, 300.0])  # at the beginning and end of each of two portions
+
+    class Time:
+        monotonic = staticmethod(lambda: next(clock))
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+
+    class Asyncio:
+        sleep = staticmethod(rest)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(asyncio, name)
+
+    talk = await node.connect(READER)
+    monkeypatch.setattr(log_server, "time", Time)
+    monkeypatch.setattr(log_server, "asyncio", Asyncio())
+    for _ in range(2):
+        talk.say(AskFrames(1, END, MAX_PORTION))
+        assert isinstance(await talk.answer(), LogFrames)
+    talk.writer.close()
+    assert rests == [pytest.approx(RESTS * 0.05), LONGEST_REST]
