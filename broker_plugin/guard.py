@@ -188,8 +188,17 @@ class Guard:
         raise refused
 
     async def start_server(self, serve: Serve, host: str, port: int, limit: int) -> asyncio.Server:
-        """Listen, with streams of lines of at most ``limit`` bytes. Raises OSError."""
-        return await asyncio.start_server(lambda r, w: self.see_through(serve(r, w)), host, port, limit=limit)
+        """Listen, with streams of lines of at most ``limit`` bytes. Raises OSError.
+
+        asyncio reports the end of each task that it makes itself, and fails where that was cancelled.
+        """
+        tasks: set[asyncio.Task[object]] = set()
+
+        def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            tasks.add(task := self.create_task(serve(reader, writer)))
+            task.add_done_callback(tasks.discard)
+
+        return await asyncio.start_server(begin, host, port, limit=limit)
 
     # -- inside
 

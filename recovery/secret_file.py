@@ -84,9 +84,11 @@ def _read_private(path: Path) -> str:
     try:
         with path.open() as file:
             mode = os.fstat(file.fileno()).st_mode
-            text = file.read(_LONGEST).strip()
+            text = file.read(_LONGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise SecretFileError(f"{path} cannot be read: {why}") from None
     refuse_others(path, mode)
-    return text
+    if len(text) > _LONGEST:
+        raise SecretFileError(f"{path} is no file of a secret: it holds more than {_LONGEST} characters")
+    return text.strip()

@@ -109,7 +109,10 @@ class AdminServer:
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await asyncio.wait_for(reader.readline(), SILENCE_SECONDS):
-            writer.write(json.dumps(await self._answer(line, writer)).encode() + b"\n")
+            answer = json.dumps(await self._answer(line, writer)).encode() + b"\n"
+            if writer.transport.is_closing():  # it had to make room, and what it had asked before still comes
+                return
+            writer.write(answer)
             await asyncio.wait_for(writer.drain(), SILENCE_SECONDS)
         writer.close()
         await asyncio.wait_for(writer.wait_closed(), SILENCE_SECONDS)

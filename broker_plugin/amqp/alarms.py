@@ -18,6 +18,7 @@ from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.memory_budget import ANSWERS, KINDS
 from broker_plugin.logs.events import GreedyClientClosed, MemoryEnough, MemoryShort
 from broker_plugin.logs.formats import tell
+from broker_plugin.logs.seldom import Seldom
 
 log = logging.getLogger("txha.amqp")
 LEAST_CLOSED: Final = 1 << 20
@@ -25,6 +26,8 @@ LEAST_CLOSED: Final = 1 << 20
 LOW_ON_MEMORY: Final = "low on memory"
 LOW_ON_DISK: Final = "low on disk"
 """What clients are told, in RabbitMQ's words"""
+CLOSED: Final = "closed"
+"""A kind of line in the log"""
 
 
 class ServedClient(Protocol):
@@ -38,10 +41,17 @@ class ServedClient(Protocol):
 
 
 class Alarms:
-    """``clients``: all that are connected. ``block`` is told why publishers are blocked, None when they are no more."""
+    """``clients``: all that are connected. ``block`` is told why publishers are blocked, None when they are no more.
+
+    ``now`` gives the time in seconds, for the log.
+    """
 
     def __init__(
-        self, broker: EmbeddedBroker, clients: Collection[ServedClient], block: Callable[[str | None], object]
+        self,
+        broker: EmbeddedBroker,
+        clients: Collection[ServedClient],
+        block: Callable[[str | None], object],
+        now: Callable[[], float],
     ) -> None:
         self.on: dict[str, None] = {}
         self.closed = 0
@@ -49,6 +59,9 @@ class Alarms:
         self._broker = broker
         self._clients = clients
         self._block = block
+        self._seldom = Seldom(now)
+        self._is_told = False
+        """Whether the log says that memory is short"""
 
     def set(self, reason: str, on: bool) -> None:
         """The alarm of this reason is on, or is not any more."""
@@ -74,20 +87,28 @@ class Alarms:
             if broker.held_bytes > memory.marks.hard:
                 self._close_greediest()
         elif before:
-            tell(log, logging.INFO, MemoryEnough(held, memory.marks.low))
+            if self._is_told:
+                tell(log, logging.INFO, MemoryEnough(held, memory.marks.low))
             self.set(LOW_ON_MEMORY, False)
 
     def _begin(self) -> None:
-        memory = self._broker.memory
-        kinds = [f"{kind} {size}" for kind, size in zip(KINDS, memory.kinds, strict=True) if size]
-        work = self._broker.held_bytes - memory.held
-        held = ", ".join([*kinds, f"open transactions {work}"])
-        tell(log, logging.WARNING, MemoryShort(self._broker.held_bytes, memory.marks.high, held))
+        self._tell_short()
         for client in self._clients:
             if client.connection is not None:
                 client.connection.forget_cache()
                 client.connection.weigh()
         self.set(LOW_ON_MEMORY, True)
+
+    def _tell_short(self) -> None:
+        unsaid = self._seldom.due(LOW_ON_MEMORY)
+        self._is_told = unsaid is not None
+        if unsaid is None:
+            return
+        memory = self._broker.memory
+        kinds = [f"{kind} {size}" for kind, size in zip(KINDS, memory.kinds, strict=True) if size]
+        work = self._broker.held_bytes - memory.held
+        held = ", ".join([*kinds, f"open transactions {work}"])
+        tell(log, logging.WARNING, MemoryShort(self._broker.held_bytes, memory.marks.high, held, unsaid))
 
     def _keep_to_share(self, client: ServedClient) -> None:
         connection, share = client.connection, self._broker.memory.marks.connection
@@ -124,7 +145,8 @@ class Alarms:
         if connection.ended or total < LEAST_CLOSED:
             return
         self.closed += 1
-        tell(log, logging.WARNING, GreedyClientClosed(connection.peer, total, why))
+        if (unsaid := self._seldom.due(CLOSED)) is not None:
+            tell(log, logging.WARNING, GreedyClientClosed(connection.peer, total, why, unsaid))
         connection.fail(AmqpError(406, why, hard=True), 0)
         if 2 * unread > total:
             connection.vanish()

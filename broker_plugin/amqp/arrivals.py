@@ -9,17 +9,16 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from broker_plugin.amqp.protocol.introductions import Beginning, IntroductionRefused, Introductions, Reception
 from broker_plugin.amqp.protocol.newcomers import Newcomers
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.logs.events import StrangersClosed
 from broker_plugin.logs.formats import tell
+from broker_plugin.logs.seldom import Seldom
 
 log = logging.getLogger("txha.amqp")
-QUIET_SECONDS: Final = 10.0
-"""Between two lines of the log about connections that are closed without a login."""
 
 
 class Arriving(Protocol):
@@ -42,7 +41,7 @@ class Arrivals:
         )
         self.introductions = Introductions("", ())
         self._now = now
-        self._said_at: float | None = None
+        self._seldom = Seldom(now)
 
     def arrive(self, client: Arriving, address: str) -> bool:
         """Whether one more client from there can stay until it has logged in."""
@@ -86,9 +85,7 @@ class Arrivals:
 
     def _tell(self, address: str, reason: str) -> None:
         """One line of the log now and then."""
-        now = self._now()
-        if self._said_at is None or now - self._said_at > QUIET_SECONDS:
-            self._said_at = now
+        if self._seldom.due() is not None:  # the line counts all of them
             tell(log, logging.WARNING, StrangersClosed(address, self.newcomers.refused, reason))
 
 

@@ -265,7 +265,8 @@ class AmqpServer:
         self.on_activity = on_activity
         self.before_input = before_input
         self.history = history
-        self.arrivals = Arrivals(settings, lambda: guard.loop.time())
+        now = lambda: guard.loop.time()  # noqa: E731
+        self.arrivals = Arrivals(settings, now)
         self.paused = False
         self.reading = Reading(broker.turn, guard.call_soon)
         self._protocols: set[AmqpProtocol] = set()
@@ -273,7 +274,7 @@ class AmqpServer:
         self._ticker: asyncio.TimerHandle | None = None
         self.blocked: str | None = None
         """Why publishers are blocked"""
-        self.alarms = Alarms(broker, self._protocols, self.block)
+        self.alarms = Alarms(broker, self._protocols, self.block, now)
 
     @property
     def port(self) -> int:

@@ -146,6 +146,10 @@ def status(
         raise SystemExit(1)
 
 
+WAITED = 30.0
+"""Seconds, of a promotion"""
+
+
 @app.command()
 def promote(
     dir: Dir,
@@ -160,7 +164,9 @@ def promote(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until the node is the active primary, or only ask for it.")
     ] = True,
-    timeout: Annotated[float, typer.Option(help="With --wait: seconds, then the exit status is 1.")] = 30.0,
+    timeout: Annotated[
+        float | None, typer.Option(help="With --wait: seconds, 30 if not given; then the exit status is 1.")
+    ] = None,
 ) -> None:
     """Hand the primary's role to a ready backup, and wait until it is the active primary.
 
@@ -169,7 +175,9 @@ def promote(
     """
     from broker_plugin.cli.cluster.promoting import accepted_version, greatest_generation, say_accepted, wait_active
 
-    if not 0 <= timeout < math.inf:
+    if timeout is not None and not wait:
+        raise BadArgument("--timeout says how long --wait waits; leave it out with --no-wait")
+    if timeout is not None and not 0 <= timeout < math.inf:
         raise BadArgument("--timeout must be a finite number of seconds, and not negative")
     directory = node_entry(dir, node).directory
     arguments: dict[str, object] = {"accept_data_loss": accept_data_loss}
@@ -186,7 +194,7 @@ def promote(
     if accept_data_loss:
         say_accepted(seen)
     if wait:
-        say(f"{node} is primary of generation {wait_active(dir, node, since, timeout)}")
+        say(f"{node} is primary of generation {wait_active(dir, node, since, WAITED if timeout is None else timeout)}")
     elif accept_data_loss:
         say(f"{node} is taking over; see `txha status`")
     else:

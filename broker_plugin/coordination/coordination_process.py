@@ -23,7 +23,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,7 +35,8 @@ from broker_plugin.coordination.shared_watchdog import SharedWatchdog
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import CasConflict, CoordinationError, Record, Snapshot, Waiter
 from ha.membership.watchdog import Renewals
-from recovery.store.crash_points import crash_point
+from recovery.compiled import SWITCH
+from recovery.store.crash_points import VARIABLE, crash_point
 
 ANSWER_SECONDS = 5.0
 """Ten times as long as SQLite waits for the file's lock; a lease is over long before."""
@@ -56,6 +57,11 @@ MODULE = (sys.executable, "-P", "-m")
 started, where any user may be able to put one (``a_module_in_the_directory_of_the_start``)."""
 NO_RENEWALS = Renewals(1.0, 0.0)
 """Of a process that is not shown any turns"""
+
+
+NEEDED = {"PATH", "HOME", "LANG", "TZ", "TMPDIR", "GLIBC_TUNABLES", SWITCH, VARIABLE}
+NEEDED_KINDS = ("PYTHON", "LC_", "LD_", "MALLOC_")
+"""Variables of the environment that the child is given, and how the names of others begin"""
 
 
 class Request(msgspec.Struct):
@@ -181,6 +187,7 @@ class CoordinationProcess:
                 stdout=subprocess.PIPE,
                 start_new_session=True,
                 pass_fds=given,
+                env=environment_of_child(os.environ),
             )
         except OSError as error:  # no descriptor, no memory, too many processes
             raise CoordinationError(
@@ -215,6 +222,11 @@ class CoordinationProcess:
         child.kill()
         if not _gone(child):
             self._hung = child
+
+
+def environment_of_child(environment: Mapping[str, str]) -> dict[str, str]:
+    """What an interpreter needs of this environment: no secret, of ours or of another program."""
+    return {name: value for name, value in environment.items() if name in NEEDED or name.startswith(NEEDED_KINDS)}
 
 
 def _gone(child: subprocess.Popen[bytes]) -> bool:

@@ -14,14 +14,19 @@ record yet): a flipped bit can neither change the record nor make it look as if 
 A record that knows the identity of its cluster is of format 3. One of format 2 is raised when it gets one: a process of
 an earlier version would write the record back without it. Its column of checksums gets another name with that, so that
 such a process, which looks at the format only when it opens the file, must open it again.
+
+Another user who can read a file can hold SQLite's lock of readers on it, and then no node can write. So the record is
+for its owner and group alone, also where another program has made the file (``record_locked_by_another_user``).
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import tempfile
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -167,6 +172,7 @@ class SqliteCoordination:
             self._check_still_there()
             return self._connection
         there = self._inode()
+        self._keep_others_out()
         try:
             connection = self._connect("rw")
         except sqlite3.OperationalError:
@@ -193,6 +199,8 @@ class SqliteCoordination:
 
     def _found(self) -> sqlite3.Connection:
         """Make the file, durable in its directory before anything is recorded in it."""
+        with suppress(OSError):  # SQLite says what is wrong
+            REAL_FILES.close(REAL_FILES.create(self._path))
         connection = self._connect("rwc")
         try:
             _format(connection)
@@ -205,6 +213,13 @@ class SqliteCoordination:
         if opened is None:
             raise CoordinationError(f"{self._path} was removed while it was made")
         return opened
+
+    def _keep_others_out(self) -> None:
+        """Take away what neither owner nor group needs, where the file is ours. SQLite gives its journal the same."""
+        with suppress(OSError):
+            found = os.stat(self._path)
+            if found.st_uid == os.geteuid() and found.st_mode & stat.S_IRWXO:
+                os.chmod(self._path, stat.S_IMODE(found.st_mode) & ~stat.S_IRWXO)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         """``mode``: rw, or rwc to make the file if there is none."""

@@ -17,7 +17,7 @@ from broker_plugin.embedded.operations.replicated import Replicated
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.outlet import ConnectionOutlet
 from broker_plugin.embedded.queues.windows import WindowLimits
-from broker_plugin.embedded.serving import Serving
+from broker_plugin.embedded.serving import Serving, nothing
 from broker_plugin.embedded.transactions.branch_table import BranchTable, DtxLimits
 from broker_plugin.embedded.unsupported import Unsupported
 from txobserver.configuration import Configured
@@ -28,10 +28,6 @@ from txobserver.ports.ledger import Content, Ledger
 
 SWEPT = 2000
 """Bindings of what was deleted that routers forget in one turn"""
-
-
-def nothing() -> None:
-    """The work of a turn that is needed for what comes at its end."""
 
 
 class EmbeddedBroker(Serving):

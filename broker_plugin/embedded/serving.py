@@ -19,6 +19,10 @@ from txobserver.ports.ledger import Content, Ledger
 from txobserver.work_limits import OpenWork
 
 
+def nothing() -> None:
+    """The work of a turn that is needed for what comes at its end."""
+
+
 def check_access(queue: Queue, owner: Owner) -> None:
     """405 for an exclusive queue of another connection."""
     if queue.owner is not None and queue.owner is not owner:
@@ -45,11 +49,12 @@ class Serving:
         self.unsupported = unsupported
         self.memory = MemoryBudget(marks)
         self._ledger: Ledger | None = None
+        self.locks = NameLocks(self.turn)
         self._forget_everything()
 
     def _forget_everything(self) -> None:
-        self.topology = Topology(self.memory.marks.declared)
-        self.locks = NameLocks()
+        self.topology = Topology(self.memory.marks.declared, lambda: self.turn.later(nothing))
+        self.locks.forget()
         self.numbered: dict[int, DurableQueue] = {}
         self._content: Content | None = None
         self._branches: BranchTable | None = None

@@ -84,11 +84,15 @@ class ConnectionsRefused(NamedTuple):
 
 
 class MemoryShort(NamedTuple):
-    """Clients make the node hold ``held`` bytes, more than ``high``: publishers are blocked. ``kinds``: in words."""
+    """Clients make the node hold ``held`` bytes, more than ``high``: publishers are blocked. ``kinds``: in words.
+
+    They did ``unsaid`` more times since the last line.
+    """
 
     held: int
     high: int
     kinds: str
+    unsaid: int = 0
 
 
 class MemoryEnough(NamedTuple):
@@ -99,11 +103,12 @@ class MemoryEnough(NamedTuple):
 
 
 class GreedyClientClosed(NamedTuple):
-    """A client is closed for what it makes the node hold, in bytes."""
+    """A client is closed for what it makes the node hold, in bytes; ``unsaid`` others were since the last line."""
 
     client: str
     held: int
     reason: str
+    unsaid: int = 0
 
 
 class DiskShort(NamedTuple):
@@ -183,16 +188,19 @@ class PeerMute(NamedTuple):
 
 
 class ReaderRefused(NamedTuple):
-    """A connection with a reader of the log is closed."""
+    """A connection with a reader of the log is closed, and ``unsaid`` others were since the last line."""
 
     reason: str
+    address: str = ""
+    unsaid: int = 0
 
 
 class ReaderUnanswered(NamedTuple):
-    """The log could not be read for a reader, and the node goes on. ``kind``: of the error."""
+    """The log could not be read for a reader, nor ``unsaid`` times since the last line. ``kind``: of the error."""
 
     kind: str
     reason: str
+    unsaid: int = 0
 
 
 class LogUnread(NamedTuple):

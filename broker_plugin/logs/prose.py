@@ -69,8 +69,13 @@ def _refused(event: node.ConnectionsRefused) -> str:
 def _memory_short(event: node.MemoryShort) -> str:
     return (
         f"clients hold {event.held} bytes of memory, more than memory.high_bytes ({event.high}): publishers are "
-        f"blocked until it is less; {event.kinds}"
+        f"blocked until it is less; {event.kinds}{_unsaid(event.unsaid)}"
     )
+
+
+def _greedy_client_closed(event: node.GreedyClientClosed) -> str:
+    reason = event.reason + _unsaid(event.unsaid)
+    return f"client {event.client} is closed, which holds {event.held} bytes: {reason}"
 
 
 def _disk_short(event: node.DiskShort) -> str:
@@ -82,9 +87,21 @@ def _disk_short(event: node.DiskShort) -> str:
 
 
 def _peer_refused(event: node.PeerRefused) -> str:
+    return f"closing the connection with {event.peer or 'an unknown peer'}{_closed(event)}"
+
+
+def _reader_refused(event: node.ReaderRefused) -> str:
+    return f"closing the connection with a reader{_closed(event)}"
+
+
+def _closed(event: node.PeerRefused | node.ReaderRefused) -> str:
     where = f" at {event.address}" if event.address else ""
     more = f" ({event.unsaid} more were closed since the last line like this)" if event.unsaid else ""
-    return f"closing the connection with {event.peer or 'an unknown peer'}{where}: {event.reason}{more}"
+    return f"{where}: {event.reason}{more}"
+
+
+def _unsaid(times: int) -> str:
+    return f" ({times} more times since the last line like this)" if times else ""
 
 
 def _logins(event: node.LoginsRefused) -> str:
@@ -144,7 +161,7 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.ConnectionsRefused: _refused,
     node.MemoryShort: _memory_short,
     node.MemoryEnough: lambda e: f"clients hold {e.held} bytes of memory, less than {e.low}: publishers go on",
-    node.GreedyClientClosed: lambda e: f"client {e.client} is closed, which holds {e.held} bytes: {e.reason}",
+    node.GreedyClientClosed: _greedy_client_closed,
     node.DiskShort: _disk_short,
     node.DiskEnough: lambda e: f"{e.free} bytes are free on the disk of {e.directory}: publishers go on",
     node.DiskUnread: lambda e: f"how much is free on the disk of {e.directory} cannot be read: {e.reason}",
@@ -159,8 +176,8 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.UnsupportedAccepted: lambda e: f"{e.what} for {e.kind} '{e.name}' is accepted and has no effect",
     node.PeerRefused: _peer_refused,
     node.PeerMute: lambda e: f"{e.peer} does not greet within {e.seconds:g} s; it is dialled anew",
-    node.ReaderRefused: lambda e: f"closing the connection with a reader: {e.reason}",
-    node.ReaderUnanswered: lambda e: f"a reader cannot be answered: {e.kind}: {e.reason}",
+    node.ReaderRefused: _reader_refused,
+    node.ReaderUnanswered: lambda e: f"a reader cannot be answered{_unsaid(e.unsaid)}: {e.kind}: {e.reason}",
     node.LogUnread: lambda e: e.reason,
     node.RecordUnread: lambda e: e.reason,
     node.OperatorGone: lambda e: f"an administration connection ended: {e.reason}",

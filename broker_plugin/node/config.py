@@ -62,6 +62,8 @@ MOST_LONG = (1 << 32) - 1
 """The largest number in a field of four octets, as which clients are told it"""
 MOST_SECONDS = 1e9
 """More than thirty years: what is longer is a mistake of the unit."""
+MOST_PATIENCE = 3600.0
+"""Seconds, of a lease and of what is waited for: for longer no cluster can be without a primary"""
 
 
 class Amqp(_Section):
@@ -75,7 +77,7 @@ class Amqp(_Section):
     max_connections: int = Field(10_000, ge=1)
     max_unauthenticated: int = Field(2000, ge=1)
     max_unauthenticated_per_address: int = Field(1000, ge=1)
-    login_seconds: float = Field(10.0, ge=SHORTEST, description="seconds")
+    login_seconds: float = Field(10.0, ge=SHORTEST, le=MOST_PATIENCE, description="seconds")
     users: dict[str, SecretStr] = {"guest": SecretStr("guest")}
     users_file: Named | None = None
 
@@ -114,11 +116,11 @@ class PeerNode(_Section):
 class Timing(_Section):
     """Seconds."""
 
-    lease_ttl: float = Field(1.0, gt=0)
-    renew_every: float = Field(0.2, gt=0)
-    prepare_timeout: float = Field(3.0, gt=0)
-    backup_timeout: float = Field(5.0, gt=0)
-    link_down_grace: float = Field(0.2, ge=0)
+    lease_ttl: float = Field(1.0, gt=0, le=MOST_PATIENCE)
+    renew_every: float = Field(0.2, gt=0, le=MOST_PATIENCE)
+    prepare_timeout: float = Field(3.0, gt=0, le=MOST_PATIENCE)
+    backup_timeout: float = Field(5.0, gt=0, le=MOST_PATIENCE)
+    link_down_grace: float = Field(0.2, ge=0, le=MOST_PATIENCE)
     hung_after: float = Field(
         default_factory=lambda values: HUNG_PART * values.get("lease_ttl", 0),
         gt=0,
@@ -145,10 +147,10 @@ class Timing(_Section):
 class StoreConfig(_Section):
     """The log, the queue state, and the disk that they are on."""
 
-    retention_seconds: float = Field(3600.0, ge=0)
+    retention_seconds: float = Field(3600.0, ge=0, le=MOST_SECONDS)
     segment_bytes: int = Field(64 << 20, ge=4096)
     checkpoint_bytes: int = Field(64 << 20, ge=4096)
-    checkpoint_seconds: float = Field(5.0, gt=0)
+    checkpoint_seconds: float = Field(5.0, gt=0, le=MOST_SECONDS)
     disk_free_bytes: int = Field(512 << 20, ge=0)
 
 

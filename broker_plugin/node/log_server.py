@@ -24,6 +24,8 @@ from typing import cast
 from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.logs.events import ReaderRefused, ReaderUnanswered
 from broker_plugin.logs.formats import tell
+from broker_plugin.logs.seldom import Seldom
+from broker_plugin.node.refusals import address_of
 from ha.catchup.throttle import LONGEST_REST, RESTS
 from ha.feed.feed import Feed, Passed, up_to
 from ha.messages.proof import LinkSession
@@ -74,6 +76,9 @@ class LogServer:
         self.queues = queues
         self.thread = ThreadPoolExecutor(1, "log-reader")
         self.readers: set[LogReaderProtocol] = set()
+        self.unanswered = Seldom()
+        """For the thread alone"""
+        self._refusals = Seldom()
         self._stopped = False
         self._cluster = cluster
 
@@ -92,6 +97,11 @@ class LogServer:
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         protocol.data_received(rest)
+
+    def refused(self, transport: asyncio.BaseTransport, reason: str) -> None:
+        """The connection of a reader is closed."""
+        if (unsaid := self._refusals.due()) is not None:
+            tell(log, logging.WARNING, ReaderRefused(reason, address_of(transport), unsaid))
 
     def stop(self) -> None:
         """End everything; who greets from now on is refused."""
@@ -147,7 +157,7 @@ class LogReaderProtocol(GuardedProtocol):
             if self._buffer:
                 raise ValueError("it asks before it is answered")
         except ValueError as error:
-            tell(log, logging.WARNING, ReaderRefused(str(error)))
+            self._server.refused(self._transport, str(error))
             self.close()
             return
         self._answering = self.guard.create_task(self._answer(question))
@@ -208,7 +218,8 @@ class LogReaderProtocol(GuardedProtocol):
         except (StoreError, OSError) as error:
             return NotThere(str(error), isinstance(error, LogReclaimed))
         except Exception as error:
-            tell(log, logging.ERROR, ReaderUnanswered(type(error).__name__, str(error)), error=error)
+            if (unsaid := self._server.unanswered.due()) is not None:
+                tell(log, logging.ERROR, ReaderUnanswered(type(error).__name__, str(error), unsaid), error=error)
             self._server.landmarks = Landmarks()
             reason = f"its log cannot be read, {type(error).__name__}: {error}; the node's own log says more"
             return NotThere(reason, False)

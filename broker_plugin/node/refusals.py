@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 from broker_plugin.logs.events import PeerRefused
 from broker_plugin.logs.formats import tell
+from broker_plugin.logs.seldom import Seldom
 
 log = logging.getLogger("txha.links")
-QUIET_SECONDS = 10.0
-"""Between two lines of refused connections of one peer, or of all that have not said who they are."""
 
 
 class PeerRefusals:
@@ -22,23 +21,17 @@ class PeerRefusals:
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic, dialled: str = "") -> None:
-        self._now = now
         self._dialled = dialled
-        self._quiet: dict[str, float] = {}
-        """Until when, by peer: names of our own configuration, and the empty one"""
-        self._unsaid: dict[str, int] = {}
+        self._seldom = Seldom(now)
 
     def refused(self, peer: str, transport: asyncio.BaseTransport | None, reason: str) -> None:
         """A connection is closed; ``peer`` is empty before it has said its name under the seals."""
-        now, peer = self._now(), peer or self._dialled
-        if now < self._quiet.get(peer, now):
-            self._unsaid[peer] = self._unsaid.get(peer, 0) + 1
-            return
-        self._quiet[peer] = now + QUIET_SECONDS
-        tell(log, logging.WARNING, PeerRefused(peer, reason, _address(transport), self._unsaid.pop(peer, 0)))
+        peer = peer or self._dialled  # of our own configuration, so there are few
+        if (unsaid := self._seldom.due(peer)) is not None:
+            tell(log, logging.WARNING, PeerRefused(peer, reason, address_of(transport), unsaid))
 
 
-def _address(transport: asyncio.BaseTransport | None) -> str:
+def address_of(transport: asyncio.BaseTransport | None) -> str:
     """The other end's, empty where it is not known any more."""
     found = None if transport is None else transport.get_extra_info("peername")
     return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else ""

@@ -46,7 +46,7 @@ def sources(
 
     ``options`` have dotted names. A file that is named in the file (``@FILE``) is looked for in ``directory``.
     """
-    _check_texts(file)
+    _check_values(file)
     for dotted in options:
         _check(model, dotted.split("."), dotted, "")
     for variable, value in environment.items():
@@ -55,6 +55,7 @@ def sources(
         _check_json(variable, value, kind)
     variables = EnvSettingsSource(model, env_prefix=ENVIRONMENT, env_nested_delimiter=LEVELS)
     variables.env_vars = {name.lower(): value for name, value in environment.items()}
+    _check_values(variables())
     return (
         InitSettingsSource(model, _absolute(_without_secrets(_tables(options)), Path.cwd())),
         InitSettingsSource(model, _absolute(variables(), Path.cwd())),
@@ -75,8 +76,16 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
         return _unknown(where, model)
     if first["type"] == "missing":
         return f"key {where!r} is missing"
-    message = first["msg"].removeprefix("Value error, ")
+    message = _IN_WORDS.get(first["type"]) or first["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
+
+
+_IN_WORDS = {
+    "model_type": "must be a table, whose keys stand below it or behind its name with a dot",
+    "dict_type": "must be a table, with a value for each name",
+    "list_type": "must be a list",
+}
+"""What pydantic says in words of Python"""
 
 
 def blamed(error: ValidationError, file: Path, environment: Mapping[str, str], options: Mapping[str, str]) -> str:
@@ -140,13 +149,18 @@ def _check(model: type[BaseModel], path: list[str], dotted: str, source: str) ->
     return kind
 
 
-def _check_texts(value: Any, dotted: str = "") -> None:
-    """A NUL is in no name of a file or host. Raises ConfigError."""
+def _check_values(value: Any, dotted: str = "") -> None:
+    """A NUL is in no name of a file or host, and no key is switched on or off: true would count as 1.
+
+    Raises ConfigError.
+    """
     if isinstance(value, str) and "\0" in value:
         raise ConfigError(f"{dotted}: a text must not hold a NUL")
+    if isinstance(value, bool):
+        raise ConfigError(f"{dotted} cannot be {str(value).lower()}: give it a number or a text")
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in parts:
-        _check_texts(part, f"{dotted}.{key}" if dotted else str(key))
+        _check_values(part, f"{dotted}.{key}" if dotted else str(key))
 
 
 def _check_json(variable: str, value: str, kind: Any) -> None:

@@ -95,8 +95,9 @@ class Backup:
 
         A node whose snapshot is whole in memory, and not on its disk yet, is neither whole nor resynchronising: it
         waits for its checkpoint (``ready_before_the_snapshot_is_durable``). So does one whose checkpoints are behind:
-        it would hold the commits up. One that has something to apply waits until that is done: it could not cut its log
-        before a decision that has begun. Who is attached says once in a while that it is alive.
+        it would hold the commits up. One that has something to apply waits until that is done, also where that waits
+        for a checkpoint: it could not cut its log before a decision that has begun meanwhile
+        (``decision_begun_behind_a_rest``). Who is attached says once in a while that it is alive.
         """
         replica = self._replica
         if self.attached:
@@ -105,7 +106,9 @@ class Backup:
             return
         if self.refusal is not None or not linked or replica.durable != replica.tail.sequence:
             return
-        if (not replica.resyncing and not replica.whole) or behind(replica, self._settings) or self.due:
+        if (not replica.resyncing and not replica.whole) or behind(replica, self._settings):
+            return
+        if self.due or replica.rests:
             return
         if self._asked_at is not None and now - self._asked_at < self._settings.rejoin_every:
             return
@@ -137,8 +140,8 @@ class Backup:
         if not self.session or message.session != self.session or self.attached:
             return False
         replica = self._replica
-        if replica.resyncing or not replica.applied.sequence <= message.keep <= replica.tail.sequence:
-            self._leave(f"a log that is applied up to {replica.applied} cannot be cut after {message.keep}")
+        if replica.resyncing or not replica.begun <= message.keep <= replica.tail.sequence:
+            self._leave(f"a log that is applied up to {replica.begun} cannot be cut after {message.keep}")
             return False
         if message.keep < replica.tail.sequence:
             self._emit(LogLine(EventsDiscarded(message.keep)))

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
 FILE = "admin.json"
 """In the node's directory while it runs: port on loopback, and token."""
+
+MAX_ANSWER = 256 << 20
+"""Bytes of an answer: the greatest is a list of branches"""
+MOMENT = 0.001
+"""Seconds: a socket with a timeout of 0 does not wait at all"""
 
 
 class AdminError(Exception):
@@ -41,8 +47,23 @@ def ask(directory: Path, command: str, arguments: dict[str, Any] | None = None, 
 def _exchange(directory: Path, command: str, arguments: dict[str, Any], timeout: float) -> Any:
     where = json.loads((directory / FILE).read_text())
     request = {"token": where["token"], "command": command, "arguments": arguments}
+    deadline = time.monotonic() + timeout
     with socket.create_connection(("127.0.0.1", where["port"]), timeout) as connection:
-        connection.settimeout(timeout)
         connection.sendall(json.dumps(request).encode() + b"\n")
-        with connection.makefile("rb") as stream:
-            return json.loads(stream.readline() or b"{}")
+        return json.loads(_line(connection, deadline) or b"{}")
+
+
+def _line(connection: socket.socket, deadline: float) -> bytes:
+    """What comes until the end of a line, or of the connection. Raises TimeoutError, ValueError.
+
+    A node that was killed leaves its file behind: any process may listen at that port by now, and say anything.
+    """
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        connection.settimeout(max(MOMENT, deadline - time.monotonic()))
+        if not (data := connection.recv(1 << 16)):
+            break
+        line += data
+        if len(line) > MAX_ANSWER:
+            raise ValueError(f"its answer is longer than {MAX_ANSWER} bytes")
+    return bytes(line)

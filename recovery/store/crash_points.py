@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 
+VARIABLE = "TXHA_CRASH_POINT"
 CRASH_POINTS: dict[str, str] = {
     "store.identity-synced": "the store's identity is on disk under a name that no reader looks for",
     "store.identity-written": "a new store is whole: its identity is on disk, which comes last",
@@ -50,7 +51,7 @@ CRASH_POINTS: dict[str, str] = {
 
 
 def _armed() -> tuple[str, int, str]:
-    point, _, file = os.environ.get("TXHA_CRASH_POINT", "").partition("@")
+    point, _, file = os.environ.get(VARIABLE, "").partition("@")
     name, _, count = point.partition(":")
     if name and name not in CRASH_POINTS:
         raise ValueError(f"TXHA_CRASH_POINT names no crash point: {name}")

@@ -81,3 +81,14 @@ def test_what_will_not_do_is_refused_and_not_shown(tmp_path: Path, text: str, mo
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SecretFileError, match="cannot be read: No such file or directory"):
         read_link_secrets(f"@{tmp_path / 's'}")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_longer_file_is_refused_and_not_cut(tmp_path: Path, more: int) -> None:
+    """Two nodes could go by what is the same up to there, and believe that it is a secret that was pasted whole."""
+    given = holding(tmp_path / "s", "x" * (65536 + more))
+    if more:
+        with pytest.raises(SecretFileError, match=r"is no file of a secret: it holds more than 65536 characters$"):
+            read_link_secrets(given)
+    else:
+        assert read_link_secrets(given) == (b"x" * 65536,)

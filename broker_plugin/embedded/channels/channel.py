@@ -24,7 +24,7 @@ from broker_plugin.embedded.queues.outlet import NO_OUTLET, ChannelOutlet
 from broker_plugin.embedded.queues.pieces import Both, Entries, GivingBack, Handing, Listed, SettlingPieces, Take, UpTo
 from broker_plugin.embedded.queues.queue import Getter, Queue
 from broker_plugin.embedded.queues.subscriber import Taken
-from broker_plugin.embedded.queues.turn import LOOKS_A_STEP, steps_now
+from broker_plugin.embedded.queues.turn import LOOKS_A_STEP, in_pieces
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.topology import Route
 from broker_plugin.embedded.transactions.branch import Association
@@ -295,20 +295,23 @@ class Channel(Requester):
         GivingBack(self._turn, take, partial(self._left, consumers, done)).run()
 
     def _left(self, consumers: deque[Consumer], done: Reply) -> None:
-        """The queues that go with their last consumer go, as many as the turn has room for, and then ``done``; unless
-        this node is no longer the primary that the channel was opened at.
-
-        Nothing leads from the channel to its client any more, so its memory is free at once: what is left in a circle
-        is free when the collector comes, which is seldom (``channels_in_circles``).
+        """The queues that go with their last consumer go, as many in a turn as it has room for, and then ``done``;
+        unless this node is no longer the primary that the channel was opened at.
         """
-        if self._broker.active and self._broker.ledger is self._ledger:
-            turn, until = self._turn, self._turn.spent + steps_now(self._turn)
-            while consumers and turn.spent < until:
-                turn.spent += 1
-                self._consumer_operations.left(consumers.popleft().queue)
-            if consumers:
-                turn.later(partial(self._left, consumers, done))
-                return
+        in_pieces(self._turn, consumers, partial(self._one_left, consumers), partial(self._all_left, done))
+
+    def _one_left(self, consumers: deque[Consumer]) -> None:
+        queue = consumers.popleft().queue
+        if self._serves():
+            self._consumer_operations.left(queue)
+
+    def _serves(self) -> bool:
+        return self._broker.active and self._broker.ledger is self._ledger
+
+    def _all_left(self, done: Reply) -> None:
+        """Nothing leads from the channel to its client any more, so its memory is free at once: what is left in a
+        circle is free when the collector comes, which is seldom (``channels_in_circles``)."""
+        if self._serves():
             done()
         self.mode.leave()
         self.outlet = NO_OUTLET

@@ -12,8 +12,8 @@ from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
-from broker_plugin.embedded.queues.turn import steps_now
-from broker_plugin.embedded.serving import Serving, check_access
+from broker_plugin.embedded.queues.turn import in_pieces
+from broker_plugin.embedded.serving import Serving, check_access, nothing
 from txobserver.configuration import Configuration, delete_queue_step
 from txobserver.events import Terms
 
@@ -92,17 +92,11 @@ class QueueDeletions:
         locked, as they were, and a declaration of such a name finds that its queue is gone (``drop_if_orphaned``).
         """
         owner.gone = True
-        self._drop_some(owner)
+        in_pieces(self._broker.turn, owner.exclusive, partial(self._drop_one, owner), nothing)
 
-    def _drop_some(self, owner: Owner) -> None:
-        turn, names = self._broker.turn, owner.exclusive
-        until = turn.spent + steps_now(turn)
-        while names and turn.spent < until:
-            turn.spent += 1
-            name, _ = names.popitem()  # the last: to find the first one behind many that are gone takes long
-            self._drop_of(owner, name)
-        if names:
-            turn.later(partial(self._drop_some, owner))
+    def _drop_one(self, owner: Owner) -> None:
+        name, _ = owner.exclusive.popitem()  # the last: to find the first one behind many that are gone takes long
+        self._drop_of(owner, name)
 
     def _drop_of(self, owner: Owner, name: str) -> None:
         queue = self._broker.topology.queues.get(name)

@@ -7,7 +7,8 @@ done in the next turn, in the order in which it was asked for, behind what other
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
+from functools import partial
 
 from txobserver.leftovers import Container, Leftovers
 
@@ -95,3 +96,18 @@ class Turn:
 def steps_now(turn: Turn) -> int:
     """How many steps a piece may take in this turn."""
     return max(AT_ONCE, turn.left)
+
+
+def in_pieces(turn: Turn, waiting: Sized, one: Work, then: Work) -> None:
+    """Do ``one``, which takes something out of ``waiting``, until nothing is left there, and ``then``.
+
+    As often as this turn has room for, and the rest in the turns that come. A step each.
+    """
+    until = turn.spent + steps_now(turn)
+    while waiting and turn.spent < until:
+        turn.spent += 1
+        one()
+    if waiting:
+        turn.later(partial(in_pieces, turn, waiting, one, then))
+    else:
+        then()

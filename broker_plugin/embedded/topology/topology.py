@@ -13,7 +13,7 @@ A queue or exchange that goes takes its bindings in one step, whose cost does no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -79,11 +79,13 @@ class Topology:
 
     ``prioritised``: names of the queues that were declared with priorities. ``size``: bytes that all of it is counted
     for; ``most``: how many those may be. ``walked``: how many exchanges and bindings the last ``route`` has looked at;
-    ``compared``: with how many headers of bindings it has compared those of the message.
+    ``compared``: with how many headers of bindings it has compared those of the message. ``to_sweep`` is called when
+    there is something to be swept out.
     """
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
+    def __init__(self, most: int = MOST_BYTES, to_sweep: Callable[[], object] = lambda: None) -> None:
         self.most = most
+        self._to_sweep = to_sweep
         self.size = 0
         self.walked = self.compared = 0
         self.exchanges = predeclared()
@@ -156,7 +158,7 @@ class Topology:
             self.size -= queue_bytes(name, gone.arguments)
             for destination in list(self._from.get(name, ())):
                 target = self._targets[destination]
-                self._swept.append((gone, target, self._drop(name, destination)))
+                self._leave_over(gone, target, self._drop(name, destination))
         return self._remove_target(Destination(False, name))
 
     def add_queue(self, queue: Queue) -> None:
@@ -238,10 +240,15 @@ class Topology:
         for source in sources:
             group, exchange = self._drop(source, destination), self.exchanges.get(source)
             if exchange is not None and target is not None:
-                self._swept.append((exchange, target, group))
+                self._leave_over(exchange, target, group)
         if target is not None:
             target.gone = True
         return sources
+
+    def _leave_over(self, exchange: Exchange, target: Target, group: Group) -> None:
+        if not self._swept:
+            self._to_sweep()
+        self._swept.append((exchange, target, group))
 
     def _drop(self, source: str, destination: Destination) -> Group:
         """No binding leads from here to there any more; returns those that did. All of them are durable, or none."""

@@ -253,6 +253,41 @@ def test_when_the_alarm_begins_each_client_is_kept_to_its_share(short: Served) -
     idle.close()
 
 
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [type(each.msg.event).__name__ for each in caplog.records if hasattr(each.msg, "event")]
+
+
+def test_clients_that_are_closed_one_after_the_other_leave_one_line(
+    short: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    short.broker.memory.marks = MARKS._replace(connection=2 * MIB)
+    greedy = [opened(short, Queue.Declare(queue="q"), Tx.Select()) for _ in range(3)]
+    for client in greedy:
+        client.send_bytes(message("q"))
+        ask(client, Basic.Qos(0, 1))
+    publisher = opened(short)
+    fill(short, publisher)
+    for client in greedy:
+        client.send_bytes(message("q") * (3 * MIB // BODY))
+        assert answer_of_close(client).reply_code == 406
+        client.close()
+    publisher.close()
+    assert short.server.alarms.closed == 3
+    assert lines(caplog) == ["MemoryShort", "GreedyClientClosed"]
+
+
+def test_an_alarm_that_comes_and_goes_is_told_once(short: Served, caplog: pytest.LogCaptureFixture) -> None:
+    publisher = opened(short, Queue.Declare(queue="q"))
+    for _ in range(3):
+        publisher.send_bytes(message("q") * (5 * MIB // BODY))
+        answer(publisher, "Connection.Blocked")
+        other = opened(short, Queue.Purge(queue="q"))
+        answer(publisher, "Connection.Unblocked")
+        other.close()
+        ask(publisher, Queue.Purge(queue="q"))
+    assert lines(caplog) == ["MemoryShort", "MemoryEnough"]
+
+
 def test_beyond_the_hard_mark_the_greediest_is_closed(short: Served) -> None:
     """Both hold less than their share; it is the larger one that goes, and the other can commit."""
     short.broker.memory.marks = MARKS._replace(hard=6 * MIB)

@@ -162,6 +162,14 @@ class TestSlowness:
         logins.tick(2 * module.FORGET_SECONDS + 1)
         assert not logins._refusals and fail(logins) == [0.0]
 
+    def test_they_end_after_a_while_also_where_some_had_not_been_told(self) -> None:
+        """The entry is kept for the line that was held back, and its count means nothing any more."""
+        logins = Logins(USERS)
+        fail(logins, FREE + 3)
+        assert logins._refusals[ELSEWHERE].untold
+        logins.tick(module.FORGET_SECONDS + 1)
+        assert logins._refusals and fail(logins) == [0.0]
+
     def test_one_host_has_many_addresses_of_version_6(self) -> None:
         logins = Logins(USERS)
         assert [fail(logins, 1, f"2001:db8::{number:x}")[0] for number in range(FREE + 1)] == [0.0] * FREE + [0.5]

@@ -57,6 +57,18 @@ def test_it_ends_with_its_node_and_is_started_again_when_it_ends_alone(tmp_path:
     assert child.returncode == 0 and all(pipe is not None and pipe.closed for pipe in pipes)
 
 
+def test_it_gets_no_secret_of_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor one of another program: it is given the variables that an interpreter needs."""
+    for name in ("TXHA_PEER__SECRET", "TXHA_AMQP__USERS", "PGPASSWORD", "TXHA_READ_SECRET"):
+        monkeypatch.setenv(name, "hidden")
+    monkeypatch.setenv("LC_TIME", "C")
+    store = CoordinationProcess(tmp_path / "r", "c")
+    assert store.read() is None and store._child is not None
+    found = Path(f"/proc/{store._child.pid}/environ").read_bytes().split(b"\0")
+    store.close()
+    assert b"LC_TIME=C" in found and not [each for each in found if b"hidden" in each]
+
+
 def test_it_confirms_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """P10: its writer may never have seen its sync succeed, and a power cut would take back what a node acted upon."""
     made: list[SqliteCoordination] = []

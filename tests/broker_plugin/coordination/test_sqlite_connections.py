@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,33 @@ def test_a_new_file_is_durable_in_its_directory_before_anything_is_recorded(
     )
     store.compare_and_set(0, record())
     assert synced == [(tmp_path, True)]
+
+
+def _mode(path: Path) -> str:
+    return f"{path.stat().st_mode & 0o777:o}"
+
+
+def test_other_users_cannot_open_the_record_and_so_not_lock_it(tmp_path: Path) -> None:
+    """Who can read a file can hold SQLite's shared lock for ever; no lease is renewed then
+    (``record_locked_by_another_user``)."""
+    path = tmp_path / "r"
+    before = os.umask(0)
+    try:
+        SqliteCoordination(path, "c", create=True).compare_and_set(0, record())
+    finally:
+        os.umask(before)
+    assert _mode(path) == "640"
+
+
+@pytest.mark.parametrize("holds", ["nothing", "a record"])
+def test_other_users_lose_a_record_that_another_program_has_made(tmp_path: Path, holds: str) -> None:
+    path = tmp_path / "r"
+    path.touch()
+    if holds == "a record":
+        SqliteCoordination(path, "c", create=True).compare_and_set(0, record())
+    path.chmod(0o666)
+    SqliteCoordination(path, "c").read()
+    assert _mode(path) == "660"
 
 
 def test_a_directory_that_cannot_be_synced_is_said_in_a_sentence(

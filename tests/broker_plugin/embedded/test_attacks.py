@@ -249,6 +249,24 @@ def test_a_queue_takes_its_bindings_in_one_step(kind: str) -> None:
     assert costs[0] == costs[1]
 
 
+@pytest.mark.parametrize("goes", ["queue", "exchange"])
+def test_a_turn_is_asked_for_when_there_is_something_to_sweep(goes: str) -> None:
+    """``deletion_in_a_quiet_broker``: what routers held of it stayed until a client asked for something else."""
+    harness = Harness()
+    client = harness.client()
+    exchange(client, "headers")
+    client.declare("q")
+    bind(client, 40)
+    harness.turn()
+    topology, asked = harness.broker.topology, harness.broker.turn._work
+    assert not asked, "nothing is asked for before"
+    if goes == "queue":
+        topology.remove_queue("q")
+    else:
+        topology.remove_exchange("e")
+    assert len(harness.broker.turn._work) == 1
+
+
 def test_routers_are_swept_to_the_end_though_nothing_else_happens() -> None:
     """Some in each turn, the first of which asks for all others: else every match met what is left."""
     harness = Harness()

@@ -23,6 +23,7 @@ peers = [{ name = "b", port = 7002 }, { name = "d", port = 7003 }]
 """
 PATH = Path("node.toml")
 TINY = 1e-9
+TABLE = "must be a table, whose keys stand below it or behind its name with a dot"
 SLOW = {"timing.lease_ttl": 10.0}
 """Room for every other time."""
 
@@ -78,6 +79,13 @@ def test_the_lowest_value_is_taken_and_none_below(key: str, lowest: float, too_l
         ("dtx.max_timeout", 4294967295),
         ("outcome_seconds", 1_000_000_000),
         ("peer.port", 65535),
+        ("timing.lease_ttl", 3600),
+        ("timing.prepare_timeout", 3600),
+        ("timing.backup_timeout", 3600),
+        ("timing.link_down_grace", 3600),
+        ("amqp.login_seconds", 3600),
+        ("store.retention_seconds", 1_000_000_000),
+        ("store.checkpoint_seconds", 1_000_000_000),
         ("min_ready", 3),
     ],
 )
@@ -197,3 +205,33 @@ def test_a_text_with_a_nul_is_refused() -> None:
 def test_a_file_that_is_nested_deep() -> None:
     with pytest.raises(ConfigError, match="is nested too deep"):
         parse_config("x = " + "[" * 5000, PATH, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "environment"),
+    [
+        ("amqp = { port = true }", {}),
+        ("min_ready = false", {}),
+        ("store = { retention_seconds = true }", {}),
+        ("", {"TXHA_AMQP": '{"port": true}'}),
+    ],
+)
+def test_true_is_no_number(given: str, environment: dict[str, str]) -> None:
+    """It counted as 1: `port = true` was port 1."""
+    with pytest.raises(ConfigError, match=r"cannot be (true|false): give it a number or a text$"):
+        parse_config(given + TEXT, PATH, {}, environment)
+
+
+@pytest.mark.parametrize(
+    ("given", "flags", "said"),
+    [
+        ("amqp = 5", {}, f"node.toml: amqp: {TABLE}"),
+        ("", {"host": "5"}, f"the options: host: {TABLE}"),
+        ("amqp = { users = 5 }", {}, "node.toml: amqp.users: must be a table, with a value for each name"),
+        ("outcomes_kept = []", {}, "node.toml: outcomes_kept: Input should be a valid integer"),
+    ],
+)
+def test_what_is_no_table_is_said_without_words_of_python(given: str, flags: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_config(given + TEXT, PATH, flags, {})
+    assert str(error.value) == said

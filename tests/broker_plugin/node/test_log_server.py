@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_plugin.node import log_server, refusals
+from broker_plugin.logs import seldom
+from broker_plugin.node import log_server
 from broker_plugin.node.log_server import LogReaderProtocol, LogServer
 from broker_plugin.node.peer_protocol import MAX_HELLO, PeerProtocol
 from ha.apply.replica import Replica
@@ -34,7 +35,6 @@ from recovery.reader.log_wire import (
     AskFrames,
     LogExtent,
     LogFrames,
-    NotThere,
     ReadHello,
     decode_answer,
     encode,
@@ -52,7 +52,6 @@ from tests.support.examples import examples
 from tests.support.far_end import SECRET, SECRETS, FarEnd, reading
 from tests.support.guards import strict_guard
 from txobserver.events import Delivered, Event, Publish
-from txobserver.frames import encode_frame
 from txobserver.ports.store import MemoryBase, Meta, StoreError
 
 READER = ReadHello(READ_VERSION, "c")
@@ -161,29 +160,6 @@ async def test_what_the_log_has_lost_is_said(node: Node) -> None:
         await node.read(lambda log: list(log.frames(log.extent().first, END)))
 
 
-async def test_reader_whose_read_fails_stays_mute(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    """``reader_whose_read_fails_stays_mute``: its question had no answer, and the node ended for it.
-
-    The frame is whole, and an event in it of a kind that this version does not know.
-    """
-    unknown: Any = [[999, 1], [999, 2]]
-    last = sorted((node.directory / "log").iterdir())[-1]
-    last.write_bytes(last.read_bytes() + encode_frame(1, END + 1, unknown, 0).data)
-    node.commit = END + 1
-    talk = await node.connect(READER)
-    for first in (END + 1, 1):
-        talk.say(AskFrames(first, END + 1, MAX_PORTION))
-        answer = await talk.answer()
-        assert isinstance(answer, NotThere) and "its log cannot be read, ValidationError" in answer.reason
-        assert not answer.reclaimed
-    talk.say(AskFrames(1, END, MAX_PORTION))
-    assert isinstance(await talk.answer(), LogFrames), "the connection goes on"
-    assert "a reader cannot be answered: ValidationError" in caplog.text
-    with pytest.raises(StoreError, match="its log cannot be read"):
-        await node.read(lambda log: list(log.frames(END + 1, END + 1)))
-    talk.writer.close()
-
-
 async def test_an_extent_is_asked_for_while_the_log_is_reclaimed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments go between the list of them and the look at each: the log begins behind these."""
     firsts = node.server.log.segments.firsts()
@@ -259,7 +235,7 @@ def test_a_landmark_of_a_log_made_anew(tmp_path: Path, monkeypatch: pytest.Monke
 async def test_another_cluster_is_refused_on_both_sides(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "QUIET_SECONDS", 0)
+    monkeypatch.setattr(seldom, "QUIET_SECONDS", 0)
     with pytest.raises(StoreError, match="belongs to cluster c, not to another"):
         await node.read(lambda log: log.extent(), "another")
     for greeting, reason in (

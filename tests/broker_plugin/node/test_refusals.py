@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_plugin.node.refusals import QUIET_SECONDS, PeerRefusals
+from broker_plugin.logs.seldom import QUIET_SECONDS
+from broker_plugin.node.refusals import PeerRefusals
 
 
 class Time:

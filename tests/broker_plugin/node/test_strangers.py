@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.logs import seldom
 from broker_plugin.node import links as links_module
-from broker_plugin.node import refusals
 from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
 from ha.messages.election import Promoted
 from ha.messages.greeting import WIRE_VERSION, Hello
@@ -128,7 +128,7 @@ class Pair:
 
 @pytest.fixture(autouse=True)
 def every_refusal_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "QUIET_SECONDS", 0)
+    monkeypatch.setattr(seldom, "QUIET_SECONDS", 0)
 
 
 @pytest.fixture
@@ -317,7 +317,7 @@ async def test_a_flood_of_silent_connections_keeps_no_node_out(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The oldest makes room, and a node needs a moment; the log has one line of all of them."""
-    monkeypatch.setattr(refusals, "QUIET_SECONDS", 60)
+    monkeypatch.setattr(seldom, "QUIET_SECONDS", 60)
     monkeypatch.setattr(links_module, "GREETING_SECONDS", 600)
     silent = [await asyncio.open_connection("127.0.0.1", pair.port) for _ in range(3 * links_module.UNGREETED)]
     await pair.until(lambda: len(pair.links["b"]._in) <= links_module.UNGREETED + 1)
