@@ -103,6 +103,7 @@ class TicketDesk:
 
     def unlinked(self, peer: str) -> None:
         """The link to this node is gone, and its ticket with it."""
+        self.cursors.forget(peer)
         self._waiting = deque(each for each in self._waiting if each[0] != peer)
         if self.ticket is not None and self.ticket.peer == peer:
             self.ticket = None
@@ -229,9 +230,11 @@ class TicketDesk:
 
     def _report(self, peer: str, message: CursorReport) -> None:
         self.cursors.report(peer, message)
+        for asking, standing in self.cursors.news():
+            self._reply(asking, standing)
 
     def _stands(self, peer: str, message: CallAsk) -> None:
-        self._reply(peer, self.cursors.stands(message))
+        self._reply(peer, self.cursors.asked(peer, message))
 
     def _tell_cursors(self, peer: str, message: CursorsAsk) -> None:
         self._reply(peer, self.cursors.told(message))

@@ -146,7 +146,6 @@ class NodeCalls:
     def turn(self, standing: CallsStanding) -> None:
         """The node's turn ends, and it is not ``idle``: begin the next thing, if nothing is under way."""
         self.initiator.expire(standing)
-        self._answers.turn(standing)
         for call_id in [each for each, (until, _) in self._controls.items() if standing.now >= until]:
             self._controlled(call_id, "no answer has come in time; see what became of it in the status of calls")
         for question in [each for each, (until, _) in self._questions.items() if standing.now >= until]:
@@ -154,6 +153,7 @@ class NodeCalls:
         if not self.hands.busy and not self.initiator.settle(standing) and not self.runner.step(standing.now):
             self.initiator.go_on(standing)
         self._report(standing)
+        self._answers.turn(standing)  # behind the report: what this node has just run counts in the answer
 
     def _report(self, standing: CallsStanding) -> None:
         """How far this node is, to each primary that it is attached to, and whenever that has changed."""

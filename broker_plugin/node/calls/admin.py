@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import secrets
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ CONTROL_SECONDS = 10.0
 """Seconds for which a skip, a fast-forward or a reset may take to pass the commit point."""
 LONGEST_WAIT = 3600.0
 """Seconds that an operator may wait for nodes to run a call."""
+IDS_REMEMBERED = 10_000
+"""Ids that those who asked have drawn: none is used twice."""
 GLANCE = 0.1
 """Seconds between two looks whether a node has skipped a call."""
 T = TypeVar("T")
@@ -43,6 +46,7 @@ class CallsAdmin:
         self._shell = shell
         self._surroundings = surroundings
         self._nodes = nodes
+        self._drawn: deque[bytes] = deque(maxlen=IDS_REMEMBERED)
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -109,7 +113,7 @@ class CallsAdmin:
             asked = asked_call(SHIPPED, operation, _texts(given))
         except BadCall as error:
             raise CommandRefused(str(error)) from None
-        call = NewCall(_new_id(), *asked, wall_ms())
+        call = NewCall(self._id(arguments.get("id")), *asked, wall_ms())
         shown = SHIPPED.shown(asked.operation, asked.version, asked.arguments)
         tell(log, logging.INFO, OperatorCalls(asked.operation, asked.name, shown, call.id.hex()))
         answer: Answer = await self._answer(lambda done: core.calls.call(call, need, core.now + seconds, done))
@@ -127,6 +131,21 @@ class CallsAdmin:
             nodes = sorted({each.partition("/")[0] for each in answer.nodes})
             return {"result": "lagging", "tnx_id": answer.tnx_id, "nodes": nodes, "lagging": why}
         return {"result": "unknown"}
+
+    def _id(self, given: object) -> bytes:
+        """The id that who asks has drawn, so that it can ask again although the answer is lost; else a new one."""
+        if given is None:
+            return _new_id()
+        try:
+            found = bytes.fromhex(str(given))
+        except ValueError:
+            found = b""
+        if len(found) != ID_BYTES:
+            raise CommandRefused(f"an id has {2 * ID_BYTES} hexadecimal digits")
+        if found in self._drawn or self._core.calls.runner.calls.by_id(found) is not None:
+            raise CommandRefused(f"a call with the id {given} was asked for before: inspect it")
+        self._drawn.append(found)
+        return found
 
     def _need(self, given: object) -> int:
         if given == "all":

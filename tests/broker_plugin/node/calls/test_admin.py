@@ -53,6 +53,16 @@ def test_a_call_is_made_listed_and_inspected(node: CallsNode) -> None:
     assert "no call 2 is kept" in node.ask("inspect", call="2")
 
 
+def test_an_id_that_was_drawn_by_who_asks_is_used_once(node: CallsNode) -> None:
+    """The answer may be lost: then the call is looked for by its id, and never made twice."""
+    asked = {"operation": "log_level", "arguments": {"level": ["error"]}}
+    assert node.ask("call", **asked, id="ab" * 16)["id"] == "ab" * 16
+    assert "was asked for before" in node.ask("call", **asked, id="ab" * 16)
+    for wrong in ("ab", "x" * 32, 7):
+        assert "an id has 32 hexadecimal digits" in node.ask("call", **asked, id=wrong)
+    assert len(node.ask("list")) == 1
+
+
 def test_how_far_a_node_is(node: CallsNode) -> None:
     found = node.ask("status")
     assert found["nodes"][0]["tnx_id"] is None and found["nodes"][0]["reason"] is None and found["calls"] == []
