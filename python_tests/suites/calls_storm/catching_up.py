@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pika
@@ -12,11 +13,10 @@ from python_tests.suites.calls_storm.site import StormSite
 from python_tests.suites.calls_storm.storm import Say
 
 LEVELS = ("warning", "error")
-DECLARE_EVERY = 500
-"""Declarations between two lines of progress."""
 
-QUEUES = 2000
-"""So many are declared, then deleted, then declared again."""
+CONNECTIONS = 8
+QUEUES = 250
+"""Of each connection."""
 
 
 class CaughtUp(NamedTuple):
@@ -58,16 +58,23 @@ def _declare(site: StormSite, count: int, say: Say) -> None:
     """Queues and deletions: each is a step of the configuration, under the same numbering as calls."""
     primary = site.cluster.primary()
     assert primary is not None
-    connection = pika.BlockingConnection(pika.URLParameters(site.cluster.url(primary)))
-    channel = connection.channel()
-    for number in range(count):
-        if number // QUEUES % 2 == 0:
-            channel.queue_declare(f"q{number % QUEUES}", durable=True)
-        else:
-            channel.queue_delete(f"q{number % QUEUES}")
-        if number % DECLARE_EVERY == DECLARE_EVERY - 1:
-            say(f"{number + 1} of {count} state calls made")
-    connection.close()
+    url = site.cluster.url(primary)
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        parts = [count // CONNECTIONS + (each < count % CONNECTIONS) for each in range(CONNECTIONS)]
+        list(pool.map(lambda part: _declare_part(url, *part), enumerate(parts)))
+    say(f"{count} state calls made")
+
+
+def _declare_part(url: str, connection: int, count: int) -> None:
+    """Each of these queues is declared, then deleted, then declared again."""
+    with pika.BlockingConnection(pika.URLParameters(url)) as client:
+        channel = client.channel()
+        for number in range(count):
+            name = f"q{connection}.{number % QUEUES}"
+            if number // QUEUES % 2 == 0:
+                channel.queue_declare(name, durable=True)
+            else:
+                channel.queue_delete(name)
 
 
 def _cursor(site: StormSite, node: str) -> int:

@@ -31,6 +31,10 @@ class Ran(NamedTuple):
     argument: str
 
 
+class NotThere(Exception):
+    """The node does not run: nothing was asked of it."""
+
+
 class StormSite:
     """A context manager; ``directory`` holds all of it."""
 
@@ -75,12 +79,17 @@ class StormSite:
         return ask(self.cluster.directory / node, f"calls.{command}", arguments, seconds)
 
     def make(self, node: str, operation: str, given: dict[str, list[str]], need: int | str, seconds: float) -> Row:
-        """A call under an id that is drawn here; ``no answer`` where the node is lost meanwhile."""
+        """A call under an id that is drawn here; ``no answer`` where the node is lost meanwhile.
+
+        Raises NotThere if the node cannot have been asked.
+        """
         drawn = secrets.token_hex(16)
         asked = {"operation": operation, "arguments": given, "succeed_num": need, "timeout": seconds, "id": drawn}
         try:
             answer: Row = self.ask(node, "call", seconds + 10.0, **asked)
         except AdminError as error:
+            if str(error) == f"{node} does not run":
+                raise NotThere(node) from error
             answer = {"result": "no answer", "reason": str(error)}
         return {**answer, "id": drawn}
 

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from python_tests.suites.calls_storm.site import NAMES, Row, StormSite
+from python_tests.suites.calls_storm.site import NAMES, NotThere, Row, StormSite
 
 AT_ONCE = 24
 """Callers of one node; each waits for its answer before it makes the next call."""
 CALL_SECONDS = 120.0
+AGAIN = 0.2
+"""Seconds until a node that does not run is asked again."""
 LEVELS = ("warning", "error")
 ONE, ALL = 1, "all"
 Say = Callable[[str], None]
@@ -75,15 +77,21 @@ class Storm:
                         return
                     operation, name, argument, need = self._wanted.pop()
                 given = {"level": [argument]} if operation == "log_level" else {"name": [name], "arg": [argument]}
-                began = time.monotonic()
-                answer = self._site.make(node, operation, given, need, CALL_SECONDS)
+                began, answer = self._answered(node, operation, given, need)
                 made = Made(node, operation, name, argument, need, answer, time.monotonic() - began)
                 with self._mutex:
                     self.made.append(made)
-                if answer["result"] == "no answer":
-                    time.sleep(0.2)
         except BaseException as error:
             self._failed.append(error)
+
+    def _answered(self, node: str, operation: str, given: dict[str, list[str]], need: int | str) -> tuple[float, Row]:
+        """When it was asked, and the answer; a node that does not run is waited for."""
+        while True:
+            began = time.monotonic()
+            try:
+                return began, self._site.make(node, operation, given, need, CALL_SECONDS)
+            except NotThere:
+                time.sleep(AGAIN)
 
     def _kill_meanwhile(self, threads: list[threading.Thread], say: Say) -> None:
         """One node after the other, the primary every second time, as soon as all are ready again."""
