@@ -13,7 +13,7 @@ from python_tests.suites.calls_storm.judge import breaches, digest
 from python_tests.suites.calls_storm.site import NAMES, Ran
 from python_tests.suites.calls_storm.storm import Made
 
-Change = Callable[["Left"], None]
+Change = Callable[["Left"], object]
 
 
 @pytest.mark.slice
@@ -78,15 +78,15 @@ def test_what_is_as_it_must_be() -> None:
 CHANGES: list[tuple[str, Change]] = [
     ("different calls", lambda left: left.rows["node-2"].pop()),
     ("different calls", lambda left: left.rows["node-2"].__setitem__(1, row(2, "c" * 32, "h1", "v2"))),
-    ("a gap", lambda left: [each.__setitem__(1, row(3, "c" * 32, "h0", "v2")) for each in left.rows.values()] and None),
+    ("a gap", lambda left: [each.__setitem__(1, row(3, "c" * 32, "h0", "v2")) for each in left.rows.values()]),
     ("is not recorded so", lambda left: left.made.__setitem__(0, made("a", {"result": "done", "tnx_id": 2}))),
     ("is not recorded so", lambda left: left.made.__setitem__(1, made("b", {"result": "lagging", "tnx_id": 3}))),
     ("as not made", lambda left: left.made.__setitem__(2, made("c", {"result": "not made", "reason": "no"}))),
-    ("by no caller", lambda left: left.made.pop() and None),
+    ("by no caller", lambda left: left.made.pop()),
     ("in force", lambda left: left.forced["node-1"].__setitem__("h0", "v0")),
     ("in force", lambda left: left.forced["node-1"].__setitem__("h5", "v1")),
     ("never undone", lambda left: left.hooks["node-1"].append(Ran("b" * 32, False, "h0", "v1"))),
-    ("before b", lambda left: left.hooks["node-2"].pop(2) and None),
+    ("before b", lambda left: left.hooks["node-2"].pop(2)),
     ("behind call 2", lambda left: left.hooks["node-1"].reverse()),
     ("undone call 2", lambda left: left.hooks["node-1"].append(Ran("c" * 32, True, "h0", "v2"))),
 ]
