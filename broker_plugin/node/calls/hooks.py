@@ -76,8 +76,8 @@ class Hooks:
         lock = self._locked(name)
         try:
             process = self._begin(name, command, self._environment(name, arguments, context), lock)
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, f"{process.pid}\n".encode(), 0)
+            with suppress(OSError):  # it is for people: a full disk ends no hook, and no node
+                os.pwrite(lock, f"{process.pid}\n".encode(), 0)
             self._see_through(name, process)
         finally:
             os.close(lock)
@@ -143,6 +143,8 @@ class Hooks:
                 f"hook {name!r} waits: a hook that was started before (process {pid}), or a process that it has left, "
                 f"still has {self._lock} open; end it"
             ) from None
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
         return descriptor
 
     def _environment(self, name: str, arguments: RunHook, context: ActionContext) -> dict[str, str]:

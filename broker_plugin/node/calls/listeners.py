@@ -101,8 +101,8 @@ class Listeners:
             raise ActionFailed("this node takes no clients at the moment")
         try:
             server = await self._guard.create_server(self.make, host, port, backlog=BACKLOG)
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, UnicodeError) as error:  # the second: a host that is no name
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise ActionFailed(
                 f"listener {name!r} cannot be opened at {host}:{port}: {reason}; give it another address in "
                 f"listeners.{name} of this node's configuration"

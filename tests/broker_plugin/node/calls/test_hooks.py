@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -188,3 +189,21 @@ def test_it_waits_no_longer_than_the_hook_takes(tmp_path: Path) -> None:
     began = time.monotonic()
     hooks(tmp_path, "exec >&- 2>&-; exit 0", seconds=300).carry_out("h", RunHook([]), FIRST)
     assert time.monotonic() - began < 250, "a hook that has closed its output has ended, and not used its time up"
+
+
+def test_a_full_disk_ends_no_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which process has the lock cannot be noted then."""
+
+    def full(*given: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("pwrite", "ftruncate"):
+        monkeypatch.setattr(os, name, full)
+    hooks(tmp_path, "echo ran > $DIR/got").carry_out("h", RunHook([]), FIRST)
+    assert (tmp_path / "got").read_text() == "ran\n"
+
+
+def test_a_lock_that_cannot_be_opened_is_a_failure_of_the_action(tmp_path: Path) -> None:
+    (tmp_path / LOCK_FILE).mkdir()
+    with pytest.raises(ActionFailed, match=r"hooks\.lock: Is a directory"):
+        hooks(tmp_path, "exit 0").carry_out("h", RunHook([]), FIRST)

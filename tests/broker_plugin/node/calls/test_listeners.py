@@ -119,3 +119,12 @@ def test_a_node_that_takes_no_clients_opens_none(tmp_path: Path) -> None:
     answer = next(run).make("listener", name="x", open="true")
     assert answer["result"] == "not made" and "takes no clients at the moment" in answer["reason"]
     list(run)
+
+
+def test_a_host_that_is_no_name_is_a_failure_of_the_action(tmp_path: Path) -> None:
+    node = CallsNode(tmp_path / "a", {"x": ListenerAddress("a..b", 7)})
+    node.listeners.make = lambda: Greets(node)
+    node.start()
+    answer = node.make("listener", name="x", open="true")
+    assert answer["result"] == "not made" and "cannot be opened at a..b:7" in answer["reason"]
+    node.stop()

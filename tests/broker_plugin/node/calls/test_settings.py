@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.node.calls.part import CallsPart
 from broker_plugin.node.config import ConfigError, NodeConfig, check_places, parse_config
+from tests.support.guards import strict_guard
+from txobserver.actions import SHIPPED
+from txobserver.ids import Member
 
 TEXT = """
 name = "a"
@@ -69,3 +73,9 @@ def test_a_hook_is_an_executable_file_with_its_whole_path(tmp_path: Path) -> Non
     for path in ("sh", "/nowhere/x", str(plain), str(tmp_path)):
         with pytest.raises(ConfigError, match=r"hooks\.x: .* is not the whole path of an executable file"):
             check_places(config(tmp_path, hooks__x=path))
+
+
+def test_a_node_can_do_all_that_its_release_ships(tmp_path: Path) -> None:
+    """What is in the registry and has no action here would end the node that is called."""
+    part = CallsPart(strict_guard(), config(tmp_path), "c" * 32, Member("a", "1"))
+    assert sorted(part.surroundings._actions) == SHIPPED.operations()
