@@ -14,6 +14,7 @@ from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.calls import calls
 from broker_plugin.cli.commands import app
 from broker_plugin.cli.layout import NodeEntry
+from broker_plugin.cli.tables import calls_line, status_table
 from recovery.reader.node_admin import AdminError
 
 ROW = {
@@ -187,3 +188,22 @@ def test_fix_says_what_is_left(asked: list[Asked]) -> None:
     found = txha("fix", "node-1")
     assert found.exit_code == 1 and "txha calls skip node-1 3" in found.output and "no room" in found.output
     assert txha("fix", "node-1", "--json").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("standing", "said"),
+    [
+        ({"failing": 4, "behind": 2, "begun": None, "reason": "no room"}, "cluster call 4 fails here: no room"),
+        ({"failing": None, "behind": 2, "begun": None, "reason": None}, "2 cluster calls behind"),
+        ({"failing": None, "behind": 0, "begun": "ab", "reason": "no room"}, "cannot be undone: no room"),
+        ({"failing": None, "behind": 0, "begun": "ab", "reason": None}, ""),
+        ({"failing": None, "behind": 0, "begun": None, "reason": None}, ""),
+        (None, ""),
+    ],
+)
+def test_a_node_s_status_says_what_is_wrong(standing: Any, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = {"name": "node-1", "state": "ready", "generation": 1, "ready": True}
+    found = {**status, "open_transactions": 0, "prepared_transactions": 0, "calls": standing}
+    assert said in calls_line(found) and bool(calls_line(found)) == bool(said)
+    status_table([found])
+    assert said in capsys.readouterr().out
