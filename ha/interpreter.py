@@ -68,10 +68,7 @@ class Io(Protocol):
 
 
 class Surroundings(Protocol):
-    """What a node's actions work on. Each is answered by the interpreter's method, or never.
-
-    No node of this release has any: nothing is asked of it there, since its registry of actions is empty.
-    """
+    """What a node's actions work on. Each is answered by the interpreter's method, or never."""
 
     def run(self, effect: RunAction) -> None:
         """Run an action: what it has done is done for good when it is answered by ``action_ran``."""

@@ -175,6 +175,10 @@ class KeptCalls(msgspec.Struct, array_like=True):
                 return each
         return None
 
+    def names_of(self, operation: str) -> list[str]:
+        """What there was a call of this operation about, such as the flags that are raised."""
+        return sorted({each.record.name for each in self.kept if each.operation == operation})
+
     def last_of(self, operation: str, name: str) -> int:
         """The tnx_id of the last call of this (operation, name); 0 if there was none."""
         return max((each.tnx_id for each in self.kept if each.key == (operation, name)), default=0)
@@ -187,6 +191,12 @@ class KeptCalls(msgspec.Struct, array_like=True):
             if each.tnx_id > floor and each.tnx_id not in skipped:
                 return each
         return None
+
+    def behind(self, member: str, tnx_id: int) -> int:
+        """How many calls this member, which has dealt with all up to ``tnx_id``, is to run yet."""
+        floor = max(tnx_id, self.reset.tnx_id, self.forwarded.get(member, NO_MARK).tnx_id)
+        skipped = self.skips.get(member, ())
+        return sum(each.tnx_id > floor and each.tnx_id not in skipped for each in self.kept)
 
     def covered(self, member: str, cursor: CallMark) -> CallMark:
         """Up to where this member, whose cursor is there, has nothing to run."""

@@ -25,6 +25,7 @@ from broker_plugin.cli.asking import (
     settings_given,
     with_log_format,
 )
+from broker_plugin.cli.calls import calls
 from broker_plugin.cli.cluster.discard import discard
 from broker_plugin.cli.cluster.hash_password import hash_password
 from broker_plugin.cli.cluster.init import init
@@ -53,6 +54,7 @@ app = typer.Typer(
 tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
 app.add_typer(tx, name="tx")
 app.add_typer(dtx.app, name="dtx")
+app.add_typer(calls.app, name="calls")
 app.command()(init)
 app.command()(hash_password)
 app.command()(recover)

@@ -42,6 +42,8 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
         for key in ("shortage", "waits_for_operator", "record_error"):
             if node.get(key):
                 console.print(f"{node['name']}: {node[key]}", style="bold red", soft_wrap=True)
+        if line := calls_line(node):
+            console.print(f"{node['name']}: {line}", style="bold red", soft_wrap=True)
         for line in room_lines(node):
             console.print(f"{node['name']}: {line}", soft_wrap=True)
         if node.get("alarms"):
@@ -64,6 +66,16 @@ def _unsupported(console: Console, queues: dict[str, list[str]]) -> None:
         console.print(said, style="yellow", soft_wrap=True)
     if len(queues) > UNSUPPORTED_SHOWN:
         console.print(f"and {len(queues) - UNSUPPORTED_SHOWN} more queues; --json tells all", style="yellow")
+
+
+def calls_line(node: dict[str, Any]) -> str:
+    """What is wrong with cluster calls at this node; empty where it has run all. An earlier version does not say it."""
+    calls = node.get("calls") or {}
+    if calls.get("failing"):
+        return f"cluster call {calls['failing']} fails here: {calls['reason']}; see `txha calls status`"
+    if calls.get("begun") and calls.get("reason"):
+        return f"a cluster call that was begun here cannot be undone: {calls['reason']}"
+    return f"{calls['behind']} cluster calls behind; see `txha calls status`" if calls.get("behind") else ""
 
 
 def room_lines(node: dict[str, Any]) -> list[str]:

@@ -51,6 +51,46 @@ class OperatorDecides(NamedTuple):
     commit: bool
 
 
+class OperatorCalls(NamedTuple):
+    """An operator makes a cluster call at this node. ``arguments``: as JSON, without secrets; ``call``: its id."""
+
+    operation: str
+    name: str
+    arguments: str
+    call: str
+
+
+class OperatorControls(NamedTuple):
+    """An operator lets ``member`` skip the call ``tnx_id``, moves it forward to that, or resets the calls."""
+
+    control: str
+    member: str
+    tnx_id: int
+
+
+class ActionNotRun(NamedTuple):
+    """An action has failed here; ``tnx_id`` 0: of a call that has no number. ``undo``: it was to be undone."""
+
+    operation: str
+    name: str
+    tnx_id: int
+    undo: bool
+    reason: str
+
+
+class CallsNotKept(NamedTuple):
+    """How far this node has run the calls cannot be written, so it runs none. It is tried again."""
+
+    reason: str
+
+
+class ListenerNotOpen(NamedTuple):
+    """A listener that a call has opened cannot be opened at the start. It is tried again."""
+
+    listener: str
+    reason: str
+
+
 class BrokerWaited(NamedTuple):
     """The node waits for its host broker to connect to this ``socket``, and takes part in nothing until then."""
 
@@ -260,6 +300,11 @@ NodeEvent = (
     | AllReady
     | TooFewReady
     | OperatorDecides
+    | OperatorCalls
+    | OperatorControls
+    | ActionNotRun
+    | CallsNotKept
+    | ListenerNotOpen
     | BrokerWaited
     | BrokerAttached
     | BrokerRefused

@@ -121,6 +121,24 @@ def _operator_decides(event: node.OperatorDecides) -> str:
     return f"an operator wants branch {event.branch} {'committed' if event.commit else 'rolled back'}"
 
 
+def _calls(event: node.OperatorCalls) -> str:
+    about = f" of '{event.name}'" if event.name else ""
+    return f"an operator makes call {event.call}: {event.operation}{about} {event.arguments}"
+
+
+def _controls(event: node.OperatorControls) -> str:
+    if not event.member:
+        return "an operator resets the cluster calls"
+    what = "skip call" if event.control == "skip" else "go forward to call"
+    return f"an operator lets {event.member} {what} {event.tnx_id}"
+
+
+def _not_run(event: node.ActionNotRun) -> str:
+    what = f"{event.operation} {event.name}".strip()
+    of = f"call {event.tnx_id}" if event.tnx_id else "a call that is not recorded"
+    return f"{'the undoing of ' if event.undo else ''}{what} has failed, for {of}: {event.reason}"
+
+
 _SENTENCES: dict[type, Callable[..., str]] = {
     core.StateChanged: lambda e: f"state {e.state}",
     core.FollowingPrimary: lambda e: f"following {e.primary}",
@@ -154,6 +172,11 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.AllReady: lambda e: f"all {e.nodes} nodes are ready again",
     node.TooFewReady: lambda e: shortage(e.ready, e.nodes, e.min_ready) or "",
     node.OperatorDecides: _operator_decides,
+    node.OperatorCalls: _calls,
+    node.OperatorControls: _controls,
+    node.ActionNotRun: _not_run,
+    node.CallsNotKept: lambda e: f"no cluster call is run: {e.reason}",
+    node.ListenerNotOpen: lambda e: f"listener '{e.listener}' is not open yet: {e.reason}",
     node.BrokerWaited: lambda e: f"waiting for the host broker to connect to {e.socket}",
     node.BrokerAttached: lambda e: f"the host broker {e.broker} is attached",
     node.BrokerRefused: lambda e: f"closing the connection with a host broker: {e.reason}",

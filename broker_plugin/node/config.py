@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PlainValidator,
     SecretStr,
@@ -27,11 +25,13 @@ from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
 from broker_plugin.embedded.memory_budget import MemoryMarks
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, password_of, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
+from broker_plugin.node.timing import MOST_PATIENCE, MOST_SECONDS, SHORTEST, Section, Timing
 from ha.membership.record import CoordinationError, RecordStore, Served
 from ha.membership.watchdog import Renewals
 from ha.settings import Settings
 from recovery.reader.node_connection import READ_SECRET
 from recovery.secret_file import MARK
+from txobserver.actions import LONGEST_NAME
 from txobserver.frames import MAX_PAYLOAD
 from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS
 from txobserver.invariants import CHECKS
@@ -45,28 +45,13 @@ SECRET_FILE = "cluster.secret"
 """Where the secret of the cluster stands if the configuration does not say: beside the TOML file"""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
-
-
-SHORTEST = 0.1
-"""Seconds. A node looks at its clock every 0.02 s (``shell.TICK``), and later when it is busy. What is to be shorter
-than a few of these steps cannot be kept: every backup would be silent, or no candidate would see a lease end."""
-HUNG_PART = 0.75
-"""Of ``lease_ttl``: how long a loop may have completed no turn before it is taken for hung, by default."""
-SHORTEST_HANG = 1.5
-"""Times ``renew_every``: the coordination process makes its first renewal a quarter behind the one that is due."""
-
-
 MOST_LONG = (1 << 32) - 1
 """The largest number in a field of four octets, as which clients are told it"""
-MOST_SECONDS = 1e9
-"""More than thirty years: what is longer is a mistake of the unit."""
-MOST_PATIENCE = 3600.0
-"""Seconds, of a lease and of what is waited for: for longer no cluster can be without a primary"""
+MOST_CALLS = 10_000
+"""That the history of cluster calls may hold: each snapshot carries it, and each lookup goes through it."""
 
 
-class Amqp(_Section):
+class Amqp(Section):
     """Where and how clients connect."""
 
     host: str = Field("127.0.0.1", min_length=1)
@@ -78,7 +63,7 @@ class Amqp(_Section):
     max_unauthenticated: int = Field(2000, ge=1)
     max_unauthenticated_per_address: int = Field(1000, ge=1)
     login_seconds: float = Field(10.0, ge=SHORTEST, le=MOST_PATIENCE, description="seconds")
-    users: dict[str, SecretStr] = {"guest": SecretStr("guest")}
+    users: dict[str, SecretStr] = Field({"guest": SecretStr("guest")})
     users_file: Named | None = None
 
     @field_validator("users", mode="before")
@@ -96,7 +81,7 @@ class Amqp(_Section):
         return {user: secret.get_secret_value() for user, secret in self.users.items()}
 
 
-class Address(_Section):
+class Address(Section):
     """Where this node listens for other nodes and readers of its log, and by what secrets these prove themselves."""
 
     host: str = Field("127.0.0.1", min_length=1)
@@ -105,7 +90,7 @@ class Address(_Section):
     read_secret: SecretStr | None = None
 
 
-class PeerNode(_Section):
+class PeerNode(Section):
     """Another node of the cluster."""
 
     name: str = Field(min_length=1)
@@ -113,38 +98,14 @@ class PeerNode(_Section):
     port: int = Field(ge=1, le=65535)
 
 
-class Timing(_Section):
-    """Seconds."""
+class Listener(Section):
+    """A listener for clients that cluster calls open and close."""
 
-    lease_ttl: float = Field(1.0, gt=0, le=MOST_PATIENCE)
-    renew_every: float = Field(0.2, gt=0, le=MOST_PATIENCE)
-    prepare_timeout: float = Field(3.0, gt=0, le=MOST_PATIENCE)
-    backup_timeout: float = Field(5.0, gt=0, le=MOST_PATIENCE)
-    link_down_grace: float = Field(0.2, ge=0, le=MOST_PATIENCE)
-    hung_after: float = Field(
-        default_factory=lambda values: HUNG_PART * values.get("lease_ttl", 0),
-        gt=0,
-        description="three quarters of `timing.lease_ttl`",
-    )
-
-    @model_validator(mode="after")
-    def _renew_in_time(self) -> Timing:
-        for name in ("renew_every", "prepare_timeout", "backup_timeout"):
-            if getattr(self, name) < SHORTEST:
-                raise ValueError(
-                    f"{name} must be at least {SHORTEST:g}: a node looks at its clock every 0.02 s, and less often "
-                    "when it is busy"
-                )
-        if self.renew_every * 2 > self.lease_ttl:
-            raise ValueError("renew_every must be at most half of lease_ttl")
-        if not self.hung_after < self.lease_ttl:
-            raise ValueError("hung_after must be less than lease_ttl")
-        if self.hung_after < SHORTEST_HANG * self.renew_every:
-            raise ValueError("hung_after must be at least one and a half times renew_every")
-        return self
+    host: str = Field("127.0.0.1", min_length=1)
+    port: int = Field(ge=1, le=65535)
 
 
-class StoreConfig(_Section):
+class StoreConfig(Section):
     """The log, the queue state, and the disk that they are on."""
 
     retention_seconds: float = Field(3600.0, ge=0, le=MOST_SECONDS)
@@ -158,7 +119,7 @@ def _of_high(part: float) -> Callable[[dict[str, Any]], int]:
     return lambda values: int(part * values.get("high_bytes", 0))
 
 
-class Memory(_Section):
+class Memory(Section):
     """What clients may make a node hold in memory, in bytes."""
 
     high_bytes: int = Field(768 << 20, ge=4 << 20)
@@ -176,7 +137,7 @@ class Memory(_Section):
         return self
 
 
-class OpenTransactions(_Section):
+class OpenTransactions(Section):
     """How much clients may have open in transactions and branches. Bytes are those of messages."""
 
     max_events: int = Field(MAX_TRANSACTION_EVENTS, ge=1, le=MAX_TRANSACTION_EVENTS)
@@ -185,14 +146,14 @@ class OpenTransactions(_Section):
     open_bytes: int = Field(MAX_OPEN_BYTES, ge=1)
 
 
-class Dtx(_Section):
+class Dtx(Section):
     """Branches of distributed transactions."""
 
     default_timeout: int = Field(60, ge=0, le=MOST_LONG, description="seconds; 0 for none")
     max_timeout: int = Field(3600, ge=1, le=MOST_LONG, description="seconds")
 
 
-class HostBroker(_Section):
+class HostBroker(Section):
     """A broker in a process of its own, whose transactions this node replicates, in place of the embedded broker.
 
     It connects to ``socket``, a path that is relative to the node's directory.
@@ -205,6 +166,11 @@ def _majority(values: dict[str, Any]) -> int:
     """From three nodes on a majority, so that one of them can be lost without what was committed; else 1."""
     nodes = 1 + len(values.get("peers", ()))
     return nodes // 2 + 1 if nodes > 2 else 1
+
+
+def _half_of_the_ticket(values: dict[str, Any]) -> float:
+    timing = values.get("timing")
+    return timing.ticket_timeout / 2 if isinstance(timing, Timing) else 0.0
 
 
 def _store_at(address: object) -> RecordStore:
@@ -240,6 +206,12 @@ class NodeConfig(BaseSettings):
     min_ready: int = Field(default_factory=_majority, ge=1, description="a majority from three nodes on, else `1`")
     outcomes_kept: int = Field(100_000, ge=1)
     outcome_seconds: float = Field(86_400.0, gt=0, le=MOST_SECONDS)
+    calls_kept: int = Field(100, ge=1, le=MOST_CALLS)
+    hooks: dict[str, Named] = {}
+    hook_seconds: float = Field(
+        default_factory=_half_of_the_ticket, gt=0, description="half of `timing.ticket_timeout`"
+    )
+    listeners: dict[str, Listener] = {}
     backup_clients: Literal["proxy", "refuse"] = "proxy"
     unsupported: Literal["refuse", "warn"] = "refuse"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -269,10 +241,22 @@ class NodeConfig(BaseSettings):
     @model_validator(mode="after")
     def _addresses_differ(self) -> NodeConfig:
         own = [(self.amqp.host, self.amqp.port), (self.peer.host, self.peer.port)]
+        own += [(each.host, each.port) for each in self.listeners.values()]
         addresses = [*own, *((peer.host, peer.port) for peer in self.peers)]
         for host, port in addresses:
             if addresses.count((host, port)) > 1:
                 raise ValueError(f"{host}:{port} is given twice; clients and each node need an address of their own")
+        return self
+
+    @model_validator(mode="after")
+    def _hooks_are_in_time(self) -> NodeConfig:
+        if not self.hook_seconds < self.timing.ticket_timeout:
+            raise ValueError(
+                "hook_seconds must be less than timing.ticket_timeout: a call whose hook takes longer is never recorded"
+            )
+        for table, names in (("hooks", self.hooks), ("listeners", self.listeners)):
+            if wrong := [name for name in names if not name or len(name.encode()) > LONGEST_NAME]:
+                raise ValueError(f"{table}: a name has 1 to {LONGEST_NAME} bytes, not {len(wrong[0].encode())}")
         return self
 
     def core_settings(self) -> Settings:
@@ -290,6 +274,9 @@ class NodeConfig(BaseSettings):
             outcomes_kept=self.outcomes_kept,
             outcome_seconds=self.outcome_seconds,
             work=self.work_limits(),
+            call_retry=timing.call_retry,
+            ticket_timeout=timing.ticket_timeout,
+            calls_kept=self.calls_kept,
         )
 
     def work_limits(self) -> WorkLimits:
@@ -362,6 +349,9 @@ def check_places(config: NodeConfig) -> None:
     store = config.dir
     if store.exists() and not store.is_dir():
         raise ConfigError(f"dir: {store} is not a directory")
+    for name, path in config.hooks.items():
+        if not (path.is_absolute() and path.is_file() and os.access(path, os.X_OK)):
+            raise ConfigError(f"hooks.{name}: {path} is not the whole path of an executable file")
     try:
         config.coordination.check_writable()
     except CoordinationError as error:

@@ -25,6 +25,7 @@ from broker_plugin.guard import Guard
 from broker_plugin.logs.events import InvariantsChecked, NodeFailed, NodeStarted
 from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.branch_admin import BranchAdmin
+from broker_plugin.node.calls.part import CallsPart
 from broker_plugin.node.client_settings import amqp_settings
 from broker_plugin.node.clients import ClientService, clients_of
 from broker_plugin.node.collector import Collector
@@ -99,6 +100,7 @@ class NodeProcess:
         self.links: Links
         self.readers: LogServer
         self.doors: Doors
+        self.calls: CallsPart
         self.clients: ClientService = clients_of(self.guard, config, partial(self._fail, in_order=True))
 
     async def run(self) -> int:
@@ -202,6 +204,9 @@ class NodeProcess:
         records = RecordThread(self._coordination, self.guard)
         self._started.callback(records.stop)
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
+        self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member)
+        await self._unless_the_disk_hangs(self.calls.load)
+        self._started.callback(self.calls.stop)
         limit = raise_limit()
         room = rooms(limit)
         fit = clients_that_fit(config, limit, room)
@@ -228,7 +233,10 @@ class NodeProcess:
             first_session=secrets.randbits(FIRST_SESSION_BITS),
             admit=room.others.admit,
             watchdog=self._watchdog,
+            local_calls=self.calls.local,
+            surroundings=self.calls.surroundings,
         )
+        self.calls.answer_to(self.parts)
         self.core, self.shell, self.records, self.links = self.parts
         self._started.callback(self.shell.stop)
         self.shell.on_turn = self._after_turn
@@ -253,6 +261,8 @@ class NodeProcess:
             self.doors.open, config.amqp.host, config.amqp.port, backlog=CLIENTS_WAITING
         )
         self._started.callback(server.close)
+        calls = self.calls.open(self.parts, self.doors)
+        self._started.callback(self.calls.listeners.stop)
         admin = AdminServer(
             self.guard,
             config.dir,
@@ -261,6 +271,7 @@ class NodeProcess:
                 "transactions": self._transactions,
                 "promote": self._promote,
                 **BranchAdmin(self.core, self.clients.branches, self.shell).handlers,
+                **calls,
             },
             room.operators.admit,
         )

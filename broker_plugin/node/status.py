@@ -6,6 +6,7 @@ from typing import Any
 
 from broker_plugin.compiled import running
 from broker_plugin.embedded.unsupported import unsupported_of_queue
+from broker_plugin.node.calls.shown import own_standing
 from broker_plugin.node.readiness import Readiness
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
@@ -45,6 +46,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "config_id": contents.configuration.last_id,
         "open_transactions": sum(buffer.prepared is None for buffer in buffers),
         "prepared_transactions": sum(buffer.prepared is not None for buffer in buffers),
+        "calls": own_standing(core),
         "branches_in_doubt": len(contents.table.prepared),
         "outcomes": {"remembered": outcomes.count, "digest": f"{outcomes.digest:016x}"},
         "backups": _backups(core),

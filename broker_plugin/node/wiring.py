@@ -83,7 +83,7 @@ def wire(
     """To be called in the event loop; then ``links`` and ``shell`` are to be started, in this order.
 
     ``guard`` tells ``shell.store_failed`` what a store fails with. ``watchdog`` is shown the turns of a primary.
-    ``local_calls`` and ``surroundings`` are of cluster calls, in which no node of this release takes part yet.
+    ``local_calls``: what the node has kept of cluster calls; ``surroundings``: what these work on.
     """
     core = NodeCore(store.member, replica, broker, settings, store.first, hello.cluster_id, first_session, local_calls)
     loop_watch = None if watchdog is None else LoopWatch(core, watchdog)

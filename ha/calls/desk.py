@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ha.apply.replica import Replica
-from ha.calls.standing import is_applied_here
+from ha.calls.cursors import CallCursors
 from ha.messages.calls import (
     CallAppend,
     CallAsk,
     CallRefused,
-    CallStanding,
     ControlAsk,
     ControlDone,
     CursorReport,
+    CursorsAsk,
     DeskAnswer,
     DeskRequest,
     SettleAsk,
@@ -30,6 +30,7 @@ from ha.messages.calls import (
     TicketReturned,
 )
 from ha.settings import Settings
+from txobserver.actions import FLAG
 from txobserver.calls import (
     CALLS_FEATURE,
     CONTROLS,
@@ -37,7 +38,6 @@ from txobserver.calls import (
     RESET,
     SKIP,
     CallControl,
-    CallMark,
     CallRecord,
     call_step,
     control_step,
@@ -80,7 +80,7 @@ class TicketDesk:
         reply: Callable[[str, DeskAnswer], None],
     ) -> None:
         self.ticket: CallTicket | None = None
-        self.cursors: dict[Member, CallMark] = {}
+        self.cursors = CallCursors(replica, members)
         self._generation = generation
         self._replica = replica
         self._settings = settings
@@ -103,6 +103,7 @@ class TicketDesk:
 
     def unlinked(self, peer: str) -> None:
         """The link to this node is gone, and its ticket with it."""
+        self.cursors.forget(peer)
         self._waiting = deque(each for each in self._waiting if each[0] != peer)
         if self.ticket is not None and self.ticket.peer == peer:
             self.ticket = None
@@ -161,7 +162,8 @@ class TicketDesk:
         if not self._active:
             self._refuse(peer, message.id, NOT_ACTIVE)
             return
-        refusal = self._replica.actions.refusal(message.operation, message.version, message.arguments)
+        known = (message.operation, message.version, message.arguments, message.name)
+        refusal = self._replica.actions.refusal(*known) or self._not_yet(message)
         if refusal is not None:
             self._refuse(peer, message.id, refusal)
             return
@@ -179,6 +181,13 @@ class TicketDesk:
         self._append_step(call_step(message.operation, record), lambda error: self._passed(peer, message.id, error))
         if self._last_id() > before:
             self._appended = self._last_id()
+
+    def _not_yet(self, message: CallAppend) -> str | None:
+        """Why this flag cannot be raised: every member has announced what it stands for, or it waits."""
+        lacking = self._lacking(message.name) if message.operation == FLAG else []
+        if not lacking:
+            return None
+        return f"these nodes have not announced {message.name!r}, or cannot be reached: {', '.join(lacking)}"
 
     def _passed(self, peer: str, call_id: bytes, error: str | None) -> None:
         """The record has passed the commit point, as its initiator sees by itself, or was refused."""
@@ -220,21 +229,15 @@ class TicketDesk:
     # -- which nodes have what
 
     def _report(self, peer: str, message: CursorReport) -> None:
-        """A node's store that was made anew is another member, and the one before it reports no more."""
-        if message.member.node == peer:
-            self.cursors = {each: mark for each, mark in self.cursors.items() if each.node != peer}
-            self.cursors[message.member] = message.cursor
-
-    def has(self, member: Member, tnx_id: int) -> bool:
-        """Whether this member has durably dealt with all calls up to this one, as the present stream has them."""
-        mark = self.cursors.get(member)
-        return mark is not None and mark.tnx_id >= tnx_id and is_applied_here(self._replica, mark.position) is True
+        self.cursors.report(peer, message)
+        for asking, standing in self.cursors.news():
+            self._reply(asking, standing)
 
     def _stands(self, peer: str, message: CallAsk) -> None:
-        """Those who ask say what the record says: it may be remembered no more here."""
-        has = [each for each in sorted(self.cursors) if self.has(each, message.tnx_id)]
-        behind = [each for each in self._members() if str(each) in message.members and each not in has]
-        self._reply(peer, CallStanding(self._generation, message.id, message.tnx_id, has, behind))
+        self._reply(peer, self.cursors.asked(peer, message))
+
+    def _tell_cursors(self, peer: str, message: CursorsAsk) -> None:
+        self._reply(peer, self.cursors.told(message))
 
     # -- inside
 
@@ -248,7 +251,7 @@ class TicketDesk:
             self._waiting.remove((peer, call_id))
 
     def _member_of(self, node: str) -> str | None:
-        known = [*self._members(), *self.cursors]
+        known = [*self._members(), *self.cursors.reports]
         return next((str(each) for each in known if each.node == node), None)
 
     def _refuse(self, peer: str, call_id: bytes, reason: str) -> None:
@@ -263,4 +266,5 @@ _TAKEN: dict[type[Any], Callable[..., None]] = {
     ControlAsk: TicketDesk._control,
     CursorReport: TicketDesk._report,
     CallAsk: TicketDesk._stands,
+    CursorsAsk: TicketDesk._tell_cursors,
 }

@@ -22,8 +22,11 @@ from ha.messages.calls import (
     ControlAsk,
     ControlDone,
     CursorReport,
+    CursorsAsk,
+    CursorsTold,
     DeskAnswer,
     DeskRequest,
+    NodeCursor,
     SettleUpTo,
     TicketGranted,
 )
@@ -35,6 +38,10 @@ MOST_ASKED = 1000
 """Calls that may wait at one node."""
 Controlled = Callable[[str | None], None]
 """Called with why an operator's control was refused, None when its record has passed the commit point."""
+Told = Callable[[list[NodeCursor] | None], None]
+"""Called with how far each node is, as the primary says; None: it has not said so in time."""
+LONGEST_REASON = 1000
+"""Characters of what an action failed with, as the primary is told."""
 
 
 class NodeCalls:
@@ -59,7 +66,8 @@ class NodeCalls:
         common = (self.hands, self.runner, self._answers, limits)
         self.initiator = Initiator(str(member), replica, *common, send)
         self._controls: dict[bytes, tuple[float, Controlled]] = {}
-        self._reported: tuple[int, int, CallMark] | None = None
+        self._questions: dict[bytes, tuple[float, Told]] = {}
+        self._reported: tuple[int, int, CallMark, int, str] | None = None
         self._used = local != LocalCalls()
 
     # -- what operators ask
@@ -70,7 +78,7 @@ class NodeCalls:
         An operation or a version that is unknown here is refused at once.
         """
         self._used = True
-        refusal = self._replica.actions.refusal(call.operation, call.version, call.arguments)
+        refusal = self._replica.actions.refusal(call.operation, call.version, call.arguments, call.name)
         if refusal is None and self.initiator.waiting >= MOST_ASKED:
             refusal = f"{MOST_ASKED} calls wait at this node"
         if refusal is not None:
@@ -94,6 +102,12 @@ class NodeCalls:
         self._controls[asked.id] = deadline, done
         self.outbox.append(asked)
 
+    def cursors(self, asked: CursorsAsk, deadline: float, done: Told) -> None:
+        """How far is each node?"""
+        self._used = True
+        self._questions[asked.id] = deadline, done
+        self.outbox.append(asked)
+
     # -- what the primary's desk says
 
     def take(self, message: DeskAnswer) -> None:
@@ -109,6 +123,13 @@ class NodeCalls:
             self._controlled(message.id, None)
         elif isinstance(message, CallStanding):
             self._answers.stands(message)
+        elif isinstance(message, CursorsTold):
+            self._told(message.id, message.cursors)
+
+    def _told(self, question: bytes, cursors: list[NodeCursor] | None) -> None:
+        found = self._questions.pop(question, None)
+        if found is not None:
+            found[1](cursors)
 
     def _controlled(self, call_id: bytes, error: str | None) -> None:
         found = self._controls.pop(call_id, None)
@@ -125,16 +146,22 @@ class NodeCalls:
     def turn(self, standing: CallsStanding) -> None:
         """The node's turn ends, and it is not ``idle``: begin the next thing, if nothing is under way."""
         self.initiator.expire(standing)
-        self._answers.turn(standing)
         for call_id in [each for each, (until, _) in self._controls.items() if standing.now >= until]:
             self._controlled(call_id, "no answer has come in time; see what became of it in the status of calls")
+        for question in [each for each, (until, _) in self._questions.items() if standing.now >= until]:
+            self._told(question, None)
         if not self.hands.busy and not self.initiator.settle(standing) and not self.runner.step(standing.now):
             self.initiator.go_on(standing)
         self._report(standing)
+        self._answers.turn(standing)  # behind the report: what this node has just run counts in the answer
 
     def _report(self, standing: CallsStanding) -> None:
         """How far this node is, to each primary that it is attached to, and whenever that has changed."""
-        report = standing.generation, standing.session, self.hands.local.cursor
+        failing, undoing = self.runner.failing, self.hands.local.intent is not None
+        reason = (self.hands.failed or "")[:LONGEST_REASON] if failing or undoing else ""
+        tnx_id = failing.tnx_id if failing else 0
+        cursor = self.hands.local.cursor
+        report = standing.generation, standing.session, cursor, tnx_id, reason
         if standing.primary is not None and report != self._reported and self.runner.calls.events:
             self._reported = report
-            self.outbox.append(CursorReport(standing.generation, self._member, self.hands.local.cursor))
+            self.outbox.append(CursorReport(standing.generation, self._member, cursor, tnx_id, reason))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -93,11 +93,16 @@ class ControlDone(msgspec.Struct, array_like=True, tag=36):
 
 
 class CursorReport(msgspec.Struct, array_like=True, tag=37):
-    """How far ``member`` has durably run the calls."""
+    """How far ``member`` has durably run the calls; the call ``failing`` fails there for this reason, if any does.
+
+    0 with a reason: what the node has begun and is to undo fails.
+    """
 
     generation: Number
     member: Member
     cursor: CallMark
+    failing: Number = 0
+    reason: str = ""
 
 
 class CallAsk(msgspec.Struct, array_like=True, tag=38):
@@ -119,7 +124,33 @@ class CallStanding(msgspec.Struct, array_like=True, tag=39):
     behind: list[Member]
 
 
-DeskRequest = TicketAsk | CallAppend | TicketReturned | SettleAsk | ControlAsk | CursorReport | CallAsk
+class CursorsAsk(msgspec.Struct, array_like=True, tag=41):
+    """How far is each node? ``id``: of the question."""
+
+    generation: Number
+    id: CallId
+
+
+class NodeCursor(NamedTuple):
+    """The last report of a member; None where it has not reported to this primary. ``counts``: it is in the ready
+    set."""
+
+    member: Member
+    counts: bool
+    cursor: CallMark | None
+    failing: int
+    reason: str
+
+
+class CursorsTold(msgspec.Struct, array_like=True, tag=42):
+    """The answer: of each member that is in the ready set, or has reported to this primary."""
+
+    generation: Number
+    id: CallId
+    cursors: list[NodeCursor]
+
+
+DeskRequest = TicketAsk | CallAppend | TicketReturned | SettleAsk | ControlAsk | CursorReport | CallAsk | CursorsAsk
 """What a node says to the primary."""
-DeskAnswer = TicketGranted | CallRefused | SettleUpTo | ControlDone | CallStanding
+DeskAnswer = TicketGranted | CallRefused | SettleUpTo | ControlDone | CallStanding | CursorsTold
 """What the primary says to a node."""

@@ -16,6 +16,7 @@ from ha.primary.attachments import Attachments
 from ha.primary.backup_session import BackupSession
 from ha.primary.commit_point import CommitPoint
 from ha.settings import Settings
+from txobserver.actions import FLAG
 from txobserver.ids import Member
 
 NEVER = 1 << 62
@@ -51,6 +52,10 @@ class Joins:
         if join.member.node != node:
             self._attachments.refuse(node, join.session, f"{join.member.node} speaks for itself")
             return
+        if unknown := self._unknown_flags(node):
+            reason = f"upgrade node {node}: it does not know what is raised by flags for good, {', '.join(unknown)}"
+            self._attachments.refuse(node, join.session, reason)
+            return
         self._attachments.detach(node, now)
         tail = self._replica.tail.sequence
         common = common_sequence(self._replica.history, tail, join.history, join.tail.sequence)
@@ -66,6 +71,11 @@ class Joins:
             self._resync(node, join, now)
         else:
             self._attach(node, join, common, now)
+
+    def _unknown_flags(self, node: str) -> list[str]:
+        """The flags that are raised and that this node has not announced."""
+        raised = self._replica.contents.calls.names_of(FLAG)
+        return [flag for flag in raised if not self._attachments.has(node, flag)]
 
     def take_up(self, log_first: int, now: float) -> None:
         """The record has changed: attach those whose members have left the ready set."""

@@ -13,6 +13,9 @@ from ha.messages.calls import (
     ControlAsk,
     ControlDone,
     CursorReport,
+    CursorsAsk,
+    CursorsTold,
+    NodeCursor,
     SettleAsk,
     SettleUpTo,
     TicketAsk,
@@ -90,5 +93,7 @@ MESSAGES: list[Any] = [
     CursorReport(1, Member("b", "b1"), CallMark(1, POSITION)),
     CallAsk(1, ID, 1, ["a/a1"]),
     CallStanding(1, ID, 1, [Member("a", "a1")], [Member("b", "b1")]),
+    CursorsAsk(1, ID),
+    CursorsTold(1, ID, [NodeCursor(Member("b", "b1"), True, CallMark(1, POSITION), 2, "no")]),
 ]
 """No node ever has so many attachments: 800 and above belong to none."""

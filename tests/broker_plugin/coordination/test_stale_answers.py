@@ -15,7 +15,7 @@ from pamqp import commands, frame
 from pamqp.commands import Basic, Queue
 
 import recovery.store.store as store_module
-from broker_plugin.admin.server import AdminServer
+from broker_plugin.admin.server import AdminServer, Handler
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.node.branch_admin import BranchAdmin
@@ -42,6 +42,10 @@ class ServedByShell(Served):
         super().__init__(AmqpSettings(port=0))
         self.directory = directory
         self.now = 1000.0
+        self.clocks = Clocks(now=lambda: self.now)
+        self.coordination = MemoryCoordination()
+        self.surroundings: Any = None
+        self.local_calls: Any = None
         self.stopped: list[str] = []
 
     async def _start(self) -> None:
@@ -57,8 +61,8 @@ class ServedByShell(Served):
             now_ms=wall_ms,
             cluster_id=cluster_id,
         )
-        self.coordination = MemoryCoordination()
-        self.coordination.record = first_record("test", cluster_id, self.store.member)
+        if self.coordination.record is None:
+            self.coordination.record = first_record("test", cluster_id, self.store.member)
         self.parts = wire(
             self.guard,
             self.store,
@@ -70,18 +74,19 @@ class ServedByShell(Served):
             [],
             RecordThread(self.coordination, self.guard),
             self.stopped.append,
-            clocks=Clocks(now=lambda: self.now),
+            clocks=self.clocks,
+            local_calls=self.local_calls,
+            surroundings=self.surroundings,
         )
         shell = self.parts.shell
         self.server = amqp_server(self.parts, self.guard, self.broker, self.settings)
-        self.admin = AdminServer(
-            self.guard,
-            self.directory,
-            BranchAdmin(self.parts.core, EmbeddedBranches(self.broker), shell).handlers,
-        )
+        self.admin = AdminServer(self.guard, self.directory, self.handlers())
         shell.start()
         await self._until(lambda: self.broker.active)
         await self.server.start()
+
+    def handlers(self) -> dict[str, Handler]:
+        return BranchAdmin(self.parts.core, EmbeddedBranches(self.broker), self.parts.shell).handlers
 
     def stop(self) -> None:
         self.call(self.parts.shell.stop)

@@ -133,7 +133,7 @@ async def test_a_node_greets_as_one_that_is_told_where_clients_come_from(
     monkeypatch.setattr(Links, "start", nothing_yet)
     node = await started_until_reached(tmp_path)
     hello = node.links.hello
-    assert hello.features == [INTRODUCTIONS]
+    assert hello.features == ["calls", INTRODUCTIONS]
     line = introducer_of(node._credentials.secrets, "b", hello.cluster_id).line(b"0" * 32, "a", "192.0.2.1", 1)
     assert node.clients.arrivals.introductions.read(line, b"0" * 32) == ("b", "192.0.2.1", 1)
     node._coordination.close = lambda: None

@@ -51,6 +51,8 @@ NUMBERS = {
     38: "CallAsk",
     39: "CallStanding",
     40: "SnapshotCalls",
+    41: "CursorsAsk",
+    42: "CursorsTold",
 }
 """Of version 5 of the peer protocol; 13 is one of 0.1.0's. From 28 on: of the feature ``calls`` only."""
 

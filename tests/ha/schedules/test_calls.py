@@ -230,9 +230,9 @@ def test_wiped_store_inherits_cursor() -> None:
     cluster.run(cluster.all_ready)
     cluster.call(other, 2, "m", name="y", seconds=1.0)
     assert cluster.answered(2) == CallLagging(2, (str(back.member),))
-    desk = cluster.primary.core.leading.desk
-    assert not desk.has(back.member, 1) and not any(
-        member.node == name and member != back.member for member in desk.cursors
+    cursors = cluster.primary.core.leading.desk.cursors
+    assert not cursors.has(back.member, 1) and not any(
+        member.node == name and member != back.member for member in cursors.reports
     )
     back.surroundings.outcome = lambda action: None
     cluster.run(lambda: at_head(cluster))
@@ -281,7 +281,7 @@ def test_reset_with_a_report_in_flight() -> None:
     cluster.primary.report(lambda: cluster.primary.core.on_message(slow.name, old))
     cluster.call(other, 3, "n", need=2)
     assert cluster.answered(3) == CallDone(4)
-    assert not cluster.primary.core.leading.desk.has(slow.member, 4) and cluster.ran(slow.name) == [1]
+    assert not cluster.primary.core.leading.desk.cursors.has(slow.member, 4) and cluster.ran(slow.name) == [1]
     fails_on(cluster, slow.name)
     cluster.run(lambda: at_head(cluster))
     assert cluster.ran(slow.name) == [1, 4], "what is behind the reset is not run any more"

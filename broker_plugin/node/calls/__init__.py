@@ -1,0 +1,1 @@
+"""Cluster calls at one node: what it keeps of them, the actions that change its surroundings, what operators ask."""

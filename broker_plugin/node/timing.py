@@ -1,0 +1,59 @@
+"""The times of a configuration, and what all of its tables have in common."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Section(BaseModel):
+    """A table: no unknown key, no number that is none, and no value in a message."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+SHORTEST = 0.1
+"""Seconds. A node looks at its clock every 0.02 s (``shell.TICK``), and later when it is busy. What is to be shorter
+than a few of these steps cannot be kept: every backup would be silent, or no candidate would see a lease end."""
+HUNG_PART = 0.75
+"""Of ``lease_ttl``: how long a loop may have completed no turn before it is taken for hung, by default."""
+SHORTEST_HANG = 1.5
+"""Times ``renew_every``: the coordination process makes its first renewal a quarter behind the one that is due."""
+MOST_SECONDS = 1e9
+"""More than thirty years: what is longer is a mistake of the unit."""
+MOST_PATIENCE = 3600.0
+"""Seconds, of a lease and of what is waited for: for longer no cluster can be without a primary"""
+
+
+class Timing(Section):
+    """Seconds."""
+
+    lease_ttl: float = Field(1.0, gt=0, le=MOST_PATIENCE)
+    renew_every: float = Field(0.2, gt=0, le=MOST_PATIENCE)
+    prepare_timeout: float = Field(3.0, gt=0, le=MOST_PATIENCE)
+    backup_timeout: float = Field(5.0, gt=0, le=MOST_PATIENCE)
+    link_down_grace: float = Field(0.2, ge=0, le=MOST_PATIENCE)
+    call_retry: float = Field(1.0, gt=0, le=MOST_PATIENCE)
+    ticket_timeout: float = Field(10.0, gt=0, le=MOST_PATIENCE)
+    hung_after: float = Field(
+        default_factory=lambda values: HUNG_PART * values.get("lease_ttl", 0),
+        gt=0,
+        description="three quarters of `timing.lease_ttl`",
+    )
+
+    @model_validator(mode="after")
+    def _renew_in_time(self) -> Timing:
+        for name in ("renew_every", "prepare_timeout", "backup_timeout", "call_retry"):
+            if getattr(self, name) < SHORTEST:
+                raise ValueError(
+                    f"{name} must be at least {SHORTEST:g}: a node looks at its clock every 0.02 s, and less often "
+                    "when it is busy"
+                )
+        if self.renew_every * 2 > self.lease_ttl:
+            raise ValueError("renew_every must be at most half of lease_ttl")
+        if not self.hung_after < self.lease_ttl:
+            raise ValueError("hung_after must be less than lease_ttl")
+        if self.hung_after < SHORTEST_HANG * self.renew_every:
+            raise ValueError("hung_after must be at least one and a half times renew_every")
+        if not self.call_retry < self.ticket_timeout:
+            raise ValueError("ticket_timeout must be more than call_retry: a ticket that was lost is asked for again")
+        return self

@@ -1,0 +1,1 @@
+"""``txha calls`` against nodes that answer as told."""
