@@ -24,10 +24,11 @@ from ha.node import NO_FEATURES, Node
 from ha.roles import Following, Leading, Role, Waiting
 from ha.settings import Settings
 from txobserver.calls import CALLS_FEATURE, LocalCalls
+from txobserver.events import Configure
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.invariants import CHECKS
-from txobserver.ports.ledger import Host
+from txobserver.ports.ledger import Done, Host
 from txobserver.ports.store import Page
 
 ROUNDS_OF_CALLS = 4
@@ -279,6 +280,13 @@ class NodeCore(Node):
         The loss of data is accepted for one version of the record: ``version``, or 0 for the one that is known here.
         """
         return self.role.refuses_promotion(accept_data_loss, version)
+
+    def configure(self, step: Configure, done: Done) -> None:
+        """An operator asks at this node for a step of ``ha.relay.RELAYED``, which the primary appends.
+
+        ``done`` is always called in the end: with None, the reason of a refusal, or that the outcome is not known.
+        """
+        self.role.configure(step, done)
 
     def resign(self, reason: str) -> None:
         """This node is about to stop: it stands no more, and a primary closes its clients and gives the lease up."""

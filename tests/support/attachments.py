@@ -11,6 +11,7 @@ from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
 from ha.primary.fanout import Star
 from ha.settings import Settings
+from txobserver.access import Access
 from txobserver.events import TxOpen
 from txobserver.frames import encode_frame
 from txobserver.ids import Member, Position
@@ -69,7 +70,10 @@ class Side:
             name="a", generation=3, point=SimpleNamespace(sequence=10, serving=True),
             decisions=SimpleNamespace(cancel=lambda *words: self.cancelled.append(words)),
         )  # fmt: skip
-        self.replica: Any = SimpleNamespace(history=HISTORY, tail=TAIL, durable=10, buffers={}, begun=10)
+        contents = SimpleNamespace(access=Access())
+        self.replica: Any = SimpleNamespace(
+            history=HISTORY, tail=TAIL, durable=10, buffers={}, begun=10, contents=contents
+        )
         self.effects: list[Any] = []
         linking: Any = set(linked)
         keeper: Any = self.keeper
