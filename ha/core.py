@@ -316,6 +316,7 @@ class NodeCore(Node):
     def _promoted(self, record: Record, sent_at: float) -> None:
         assert self.replica.whole, "who is being overwritten neither proposes itself nor is overwritten meanwhile"
         self.generation = record.generation
+        self.relay.lost()
         self.move("promoted")
         self.role = Leading(self, record, sent_at)
 

@@ -137,6 +137,11 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.AllReady: lambda e: f"all {e.nodes} nodes are ready again",
     node.TooFewReady: lambda e: shortage(e.ready, e.nodes, e.min_ready) or "",
     node.OperatorDecides: _operator_decides,
+    node.UserChanged: lambda e: f"an operator asks for {e.operation} of {e.login!r}",
+    node.UsersTakenOver: lambda e: (
+        f"the cluster keeps its users itself from here on: {e.taken} of this node's configuration"
+    ),
+    node.UsersUnread: lambda e: e.reason,
     node.BrokerWaited: lambda e: f"waiting for the host broker to connect to {e.socket}",
     node.BrokerAttached: lambda e: f"the host broker {e.broker} is attached",
     node.BrokerRefused: lambda e: f"closing the connection with a host broker: {e.reason}",

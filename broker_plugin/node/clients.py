@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_plugin.amqp.arrivals import Arrivals
+from broker_plugin.amqp.password_pool import PasswordPool
 from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
@@ -15,6 +16,7 @@ from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.guard import Guard
 from broker_plugin.host.node_end import BrokerDoor
 from broker_plugin.node.client_settings import meets_unsupported, tell_refused_login
+from broker_plugin.node.cluster_users import ClusterUsers, TakeOver, names_users, renewed_hash
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.operator_branches import EmbeddedBranches, OperatorBranches, RemoteBranches
 from broker_plugin.node.passing import PassOn, Serve
@@ -48,6 +50,9 @@ class ClientService(ABC):
     def logins(self) -> Logins:
         """Where logins that are refused before a client is passed on are told. Only when the node is wired."""
 
+    keeps_users = False
+    """Whether they log in as users of the cluster"""
+
     @property
     @abstractmethod
     def arrivals(self) -> Arrivals:
@@ -69,6 +74,8 @@ class ClientService(ABC):
 class EmbeddedClients(ClientService):
     """ClientService of the embedded broker."""
 
+    keeps_users = True
+
     def __init__(self, guard: Guard, config: NodeConfig) -> None:
         self._guard = guard
         self._config = config
@@ -80,12 +87,18 @@ class EmbeddedClients(ClientService):
         )
         self._amqp: AmqpServer | None = None
         self._upkeep: Upkeep | None = None
+        self._passwords: PasswordPool | None = None
+        self._take_over: TakeOver | None = None
         self.host = self._broker
         self.branches = EmbeddedBranches(self._broker)
 
     def open(self, parts: Parts, settings: AmqpSettings, fit: int) -> None:
         """The server of these clients begins, and what looks after their memory and the disk."""
-        self._amqp = amqp_server(parts, self._guard, self._broker, settings)
+        core, report, own = parts.core, parts.shell.report, settings.users
+        self._passwords = PasswordPool(self._guard, renewed_hash(core, report))
+        self._take_over = TakeOver(self._guard, core, own, names_users(self._config.amqp), report)
+        users = ClusterUsers(lambda: core.replica.contents.access, own)
+        self._amqp = amqp_server(parts, self._guard, self._broker, settings, tell_refused_login, users, self._passwords)
         self._amqp.keep_time()
         self._upkeep = Upkeep(self._config, self._guard, self._amqp, lambda: parts.core.state == ACTIVE, fit)
         self._upkeep.start()
@@ -109,7 +122,9 @@ class EmbeddedClients(ClientService):
         return Serve(self._server.connection_factory)
 
     def turned(self, core: NodeCore, congested: bool) -> None:
-        """Read no client while the cluster is behind."""
+        """Read no client while the cluster is behind; and make the node's users the cluster's, when that may be."""
+        if self._take_over is not None:
+            self._take_over.look()
         amqp = self._server
         if congested != amqp.paused:
             if congested:
@@ -124,6 +139,8 @@ class EmbeddedClients(ClientService):
         finally:
             if self._upkeep is not None:
                 self._upkeep.stop()
+            if self._passwords is not None:
+                self._passwords.stop()
 
     @property
     def _server(self) -> AmqpServer:

@@ -27,6 +27,7 @@ from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.client_settings import amqp_settings
 from broker_plugin.node.clients import ClientService, clients_of
+from broker_plugin.node.cluster_users import check_own_users
 from broker_plugin.node.collector import Collector
 from broker_plugin.node.config import INVARIANTS, ConfigError, NodeConfig, switch_invariants
 from broker_plugin.node.descriptors import Rooms, raise_limit, rooms
@@ -39,6 +40,7 @@ from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import queue_names, status, transactions
 from broker_plugin.node.upkeep import clients_that_fit
+from broker_plugin.node.user_admin import UserAdmin
 from broker_plugin.node.users import read_users
 from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
 from broker_plugin.turn_monitor import TurnMonitor
@@ -202,6 +204,9 @@ class NodeProcess:
         records = RecordThread(self._coordination, self.guard)
         self._started.callback(records.stop)
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
+        if self.clients.keeps_users:
+            access, own = replica.contents.access, self._users
+            await asyncio.to_thread(check_own_users, access, config.amqp, own)
         limit = raise_limit()
         room = rooms(limit)
         fit = clients_that_fit(config, limit, room)
@@ -253,6 +258,7 @@ class NodeProcess:
             self.doors.open, config.amqp.host, config.amqp.port, backlog=CLIENTS_WAITING
         )
         self._started.callback(server.close)
+        logins = self.clients.logins if self.clients.keeps_users else None
         admin = AdminServer(
             self.guard,
             config.dir,
@@ -261,6 +267,7 @@ class NodeProcess:
                 "transactions": self._transactions,
                 "promote": self._promote,
                 **BranchAdmin(self.core, self.clients.branches, self.shell).handlers,
+                **UserAdmin(self.core, self.shell.report, logins).handlers,
             },
             room.operators.admit,
         )
