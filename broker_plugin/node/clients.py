@@ -50,8 +50,10 @@ class ClientService(ABC):
     def logins(self) -> Logins:
         """Where logins that are refused before a client is passed on are told. Only when the node is wired."""
 
-    keeps_users = False
-    """Whether they log in as users of the cluster"""
+    @property
+    @abstractmethod
+    def keeps_users(self) -> bool:
+        """Whether they log in as users of the cluster."""
 
     @property
     @abstractmethod
@@ -73,8 +75,6 @@ class ClientService(ABC):
 
 class EmbeddedClients(ClientService):
     """ClientService of the embedded broker."""
-
-    keeps_users = True
 
     def __init__(self, guard: Guard, config: NodeConfig) -> None:
         self._guard = guard
@@ -106,6 +106,11 @@ class EmbeddedClients(ClientService):
     def shown(self) -> dict[str, Any]:
         """What clients take, and which alarms are on."""
         return self._upkeep.shown() if self._upkeep is not None else {}
+
+    @property
+    def keeps_users(self) -> bool:
+        """They do."""
+        return True
 
     @property
     def logins(self) -> Logins:
@@ -181,6 +186,11 @@ class RemoteClients(ClientService):
         self._door.before_input = parts.shell.look_at_clock
         self._logins = Logins(settings.users, tell_refused_login)
         self._arrivals = Arrivals(settings, lambda: self._guard.loop.time())
+
+    @property
+    def keeps_users(self) -> bool:
+        """The host broker has its own."""
+        return False
 
     @property
     def logins(self) -> Logins:
