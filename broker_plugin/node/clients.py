@@ -16,7 +16,7 @@ from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.guard import Guard
 from broker_plugin.host.node_end import BrokerDoor
 from broker_plugin.node.client_settings import meets_unsupported, tell_refused_login
-from broker_plugin.node.cluster_users import ClusterUsers, TakeOver, names_users, renewed_hash
+from broker_plugin.node.cluster_users import ClusterUsers, UsersTakeOver, names_users, renewed_hash
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.operator_branches import EmbeddedBranches, OperatorBranches, RemoteBranches
 from broker_plugin.node.passing import PassOn, Serve
@@ -88,7 +88,7 @@ class EmbeddedClients(ClientService):
         self._amqp: AmqpServer | None = None
         self._upkeep: Upkeep | None = None
         self._passwords: PasswordPool | None = None
-        self._take_over: TakeOver | None = None
+        self._take_over: UsersTakeOver | None = None
         self.host = self._broker
         self.branches = EmbeddedBranches(self._broker)
 
@@ -96,7 +96,7 @@ class EmbeddedClients(ClientService):
         """The server of these clients begins, and what looks after their memory and the disk."""
         core, report, own = parts.core, parts.shell.report, settings.users
         self._passwords = PasswordPool(self._guard, renewed_hash(core, report))
-        self._take_over = TakeOver(self._guard, core, own, names_users(self._config.amqp), report)
+        self._take_over = UsersTakeOver(self._guard, core, own, names_users(self._config.amqp), report)
         users = ClusterUsers(lambda: core.replica.contents.access, own)
         self._amqp = amqp_server(parts, self._guard, self._broker, settings, tell_refused_login, users, self._passwords)
         self._amqp.keep_time()

@@ -48,7 +48,7 @@ class ClusterUsers:
         return None if user is None else user.hash
 
 
-class TakeOver:
+class UsersTakeOver:
     """Of one node. ``own``: the users of its configuration; ``named``: whether they were named there, or are the one
     that a node has which was not set up. ``report`` hands the core what happens."""
 

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from broker_plugin.amqp.protocol.passwords import is_current, matches
 from broker_plugin.node.cluster_users import (
     ClusterUsers,
-    TakeOver,
+    UsersTakeOver,
     check_own_users,
     hashed_users,
     names_users,
@@ -49,7 +49,7 @@ class Node:
             replica=SimpleNamespace(contents=contents), leading=self.leading, state="active", configure=self._configure
         )
         guard: Any = SimpleNamespace(loop=SimpleNamespace(time=lambda: self.now), run_in_executor=self._run)
-        self.take_over = TakeOver(guard, self.core, own, named, lambda call: call())
+        self.take_over = UsersTakeOver(guard, self.core, own, named, lambda call: call())
 
     def _run(self, executor: Any, job: Any, then: Any) -> None:
         then(SimpleNamespace(result=job))

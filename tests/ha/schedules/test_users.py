@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from ha.apply.replica import Replica
+from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
+from ha.messages.copying import SnapshotAccess, SnapshotEnd
 from ha.messages.steps import StepAsk, StepTold
 from ha.relay import NO_PRIMARY, OUTCOME_UNKNOWN
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import all_agree, backups_of, declared
 from txobserver.access import (
     USERS_FEATURE,
+    Access,
     User,
     add_user_step,
     delete_user_step,
@@ -21,6 +25,9 @@ from txobserver.access import (
     set_tags_step,
 )
 from txobserver.events import Configure
+from txobserver.ids import Position
+from txobserver.outcomes import OutcomesMeta
+from txobserver.ports.store import MemoryBase, Meta
 from txobserver.refusal import Refusal
 
 
@@ -173,6 +180,20 @@ def test_primary_lost_while_an_operator_waits() -> None:
     assert len(digests(cluster)) == 1
 
 
+def test_backup_that_becomes_primary_while_its_operator_waits() -> None:
+    """The record names the former primary until then, so no attachment ends that would answer the operator."""
+    cluster = UsersCluster()
+    cluster.settled()
+    primary = cluster.primary
+    primary.disk_held = True
+    for node in backups_of(cluster):
+        cluster.ask(node, node.name, add_user_step(node.name, "h"))
+    cluster.cas_held.add(primary.name)
+    cluster.run(lambda: any(node.core.leading is not None for node in cluster.nodes.values() if node is not primary))
+    cluster.run(lambda: len(cluster.said) == 2)
+    assert set(cluster.said.values()) == {OUTCOME_UNKNOWN}
+
+
 def test_a_primary_that_steps_down_answers_its_own_operator() -> None:
     cluster = UsersCluster()
     cluster.settled()
@@ -264,3 +285,19 @@ def test_what_cannot_be_is_refused_before_it_has_a_number(cluster: UsersCluster,
 def test_a_cluster_without_users_has_none() -> None:
     cluster = declared("q")
     assert digests(cluster) == {0}
+
+
+def test_a_copy_with_other_users_than_were_sent_begins_anew() -> None:
+    replicator = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
+    rest = Access(events=1, last=1)
+    whole = Access({"u": User("u", "h")}, "", 1, 1)
+    end = SnapshotEnd(1, 1, Position(1, 1), [Position(1, 1)], 0, (0, 0, 0), [], OutcomesMeta())
+    replicator.take(SnapshotAccess(1, 1, whole.digest(), [User("u", "other")], rest))
+    replicator.take(end)
+    with pytest.raises(SnapshotMismatch, match="1 users came, which are not those that were sent"):
+        replicator.work()
+    proper = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
+    proper.take(SnapshotAccess(1, 1, whole.digest(), [User("u", "h")], Access(events=1, last=1)))
+    proper.take(end)
+    proper.work()
+    assert proper.ended is end
