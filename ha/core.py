@@ -24,10 +24,11 @@ from ha.node import NO_FEATURES, Node
 from ha.roles import Following, Leading, Role, Waiting
 from ha.settings import Settings
 from txobserver.calls import CALLS_FEATURE, LocalCalls
+from txobserver.events import Configure
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.invariants import CHECKS
-from txobserver.ports.ledger import Host
+from txobserver.ports.ledger import Done, Host
 from txobserver.ports.store import Page
 
 ROUNDS_OF_CALLS = 4
@@ -280,6 +281,13 @@ class NodeCore(Node):
         """
         return self.role.refuses_promotion(accept_data_loss, version)
 
+    def configure(self, step: Configure, done: Done) -> None:
+        """An operator asks at this node for a step of ``ha.relay.RELAYED``, which the primary appends.
+
+        ``done`` is always called in the end: with None, the reason of a refusal, or that the outcome is not known.
+        """
+        self.role.configure(step, done)
+
     def resign(self, reason: str) -> None:
         """This node is about to stop: it stands no more, and a primary closes its clients and gives the lease up."""
         self.candidate.retire()
@@ -308,6 +316,7 @@ class NodeCore(Node):
     def _promoted(self, record: Record, sent_at: float) -> None:
         assert self.replica.whole, "who is being overwritten neither proposes itself nor is overwritten meanwhile"
         self.generation = record.generation
+        self.relay.lost()
         self.move("promoted")
         self.role = Leading(self, record, sent_at)
 

@@ -37,11 +37,13 @@ from ha.messages.copying import (
     QueueContent,
     QueueSnapshot,
     ResyncBegin,
+    SnapshotAccess,
     SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
     SnapshotQueues,
 )
+from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.node import Node
 from ha.roles import Leading, Role
@@ -326,6 +328,19 @@ def _called(node: Node, role: Role, message: SnapshotCalls) -> None:
     assert message.rest is None or not message.rest.kept, "P7: cluster calls are copied twice"
 
 
+def _let_in(node: Node, role: Role, message: SnapshotAccess) -> None:
+    assert differ(each.name for each in message.users), "P7: a user is copied twice"
+    assert message.rest is None or not message.rest.users, "P7: users are copied twice"
+
+
+def _asks(node: Node, role: Role, message: StepAsk) -> None:
+    assert not isinstance(role, Leading), f"P12: a primary asks another for {message.operation}"
+
+
+def _told(node: Node, role: Role, message: StepTold) -> None:
+    assert isinstance(role, Leading), "P12: an answer about a step comes from no primary"
+
+
 def _desk_request(node: Node, role: Role, message: DeskRequest) -> None:
     assert not isinstance(role, Leading), "P13: a primary asks the desk of another"
 
@@ -373,6 +388,9 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     SnapshotConfiguration: _part,
     SnapshotQueues: _sums,
     SnapshotCalls: _called,
+    SnapshotAccess: _let_in,
+    StepAsk: _asks,
+    StepTold: _told,
     **dict.fromkeys(get_args(DeskRequest), _desk_request),
     **dict.fromkeys(get_args(DeskAnswer), _desk_answer),
     SnapshotEnd: _copy_ends,

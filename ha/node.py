@@ -14,6 +14,7 @@ from ha.log_events import StateChanged
 from ha.membership.candidate import Candidate
 from ha.membership.node_state import NODE_TABLE
 from ha.messages.election import Probe, ProbeReply
+from ha.relay import StepRelay
 from ha.settings import Settings
 from txobserver.calls import LocalCalls
 from txobserver.ids import Member
@@ -28,7 +29,8 @@ class Node:
     ``log_first``: the first sequence that the log holds; ``feed``: what has passed the commit point; ``linked``: the
     peers that can be reached now; ``features``: of each of them, what both it and this node know; ``failed``: why the
     store has failed, if it has; ``sessions``: the number of the last attachment that was asked for; ``calls``: the
-    node's part in cluster calls, of which ``local_calls`` is what it has kept durably.
+    node's part in cluster calls, of which ``local_calls`` is what it has kept durably; ``relay``: steps that operators
+    ask for here.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Node:
         self.candidate = Candidate(member, settings, self.emit)
         self.checkpointing = Checkpointing(replica, settings, self.emit)
         self._effects: list[Effect] = []
+        self.relay = StepRelay(self.emit)
         self.calls = NodeCalls(member, replica, settings, self.emit, local_calls or LocalCalls())
 
     def emit(self, effect: Effect) -> None:

@@ -19,6 +19,7 @@ from ha.messages import election
 from ha.messages.attaching import AttachmentRefused, Follow, Granted
 from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.copying import ResyncBegin
+from ha.messages.steps import StepAsk, StepTold
 from ha.messages.wire import Peer
 from ha.node import Node
 from ha.primary.attachments import Attachments
@@ -26,7 +27,11 @@ from ha.primary.backups import Backups
 from ha.primary.fanout import Star
 from ha.primary.handover import Handover
 from ha.primary.primary import Primary
+from ha.relay import NO_PRIMARY, NOT_ACTIVE
+from txobserver.access import USERS_FEATURE
+from txobserver.events import Configure
 from txobserver.ids import Member
+from txobserver.ports.ledger import Done
 from txobserver.state.applied_content import AppliedContent
 
 
@@ -107,6 +112,10 @@ class Role:
     def _asks_for_handover(self) -> str | None:
         return "only a ready backup can take over without losing data; see --accept-data-loss"
 
+    def configure(self, step: Configure, done: Done) -> None:
+        """An operator asks for a step of configuration."""
+        done(NO_PRIMARY)
+
     def resign(self, reason: str) -> None:
         """This node is about to stop."""
 
@@ -166,6 +175,7 @@ class Following(Role):
     def detached(self, retry_at_once: bool) -> None:
         """The attachment has ended, here as well."""
         self.backup.detach(retry_at_once)
+        self.node.relay.lost()
         if self.node.state in (CATCHUP, READY):
             self.node.move("detached")
 
@@ -206,6 +216,18 @@ class Following(Role):
             self.detached(retry_at_once=False)
         elif isinstance(message, election.HandoverRefused):
             node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
+        elif isinstance(message, StepTold):
+            node.relay.answered(message)
+
+    def configure(self, step: Configure, done: Done) -> None:
+        """The primary is asked, if this node is attached to it."""
+        node, primary = self.node, self.desk_at
+        if not primary:
+            done(NO_PRIMARY)
+        elif USERS_FEATURE not in node.features.get(primary, ()):
+            done(f"{step.operation} needs {USERS_FEATURE} on every node: upgrade {primary} first")
+        else:
+            node.relay.at(primary, node.generation, step, done)
 
     def _asks_for_handover(self) -> str | None:
         node = self.node
@@ -329,6 +351,7 @@ class Leading(Role):
         self.node.emit(LogLine(SteppingDown(reason)))
         self.node.host.on_inactive(reason)
         self.primary.abandon()
+        self.node.relay.lost()
         return self.keeper.record
 
     # -- messages
@@ -343,10 +366,19 @@ class Leading(Role):
             self._handover.asked(self.primary, peer, ready, node.state == ACTIVE)
         elif isinstance(message, DeskRequest):
             self.desk.take(peer, message)
+        elif isinstance(message, StepAsk):
+            node.relay.asked(peer, message, node.state == ACTIVE, self.primary.ledger.configure)
         else:
             self.backups.take(peer, message, node.log_first, node.now)
 
     # -- operators
+
+    def configure(self, step: Configure, done: Done) -> None:
+        """It is appended, if clients are served."""
+        if self.node.state == ACTIVE:
+            self.node.relay.here(step, done, self.primary.ledger.configure)
+        else:
+            done(NOT_ACTIVE)
 
     def refuses_promotion(self, accept_data_loss: bool, version: int) -> str | None:
         """There is nothing to be promoted to."""

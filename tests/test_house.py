@@ -20,6 +20,7 @@ PURE_LIBRARIES = {
     *(
         "__future__",
         "abc",
+        "base64",
         "bisect",
         "collections",
         "collections.abc",

@@ -11,16 +11,17 @@ and its position in the stream others may have come: the stream decides, and ``C
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
+from txobserver.access import ACCESS, USERS_FEATURE, check_access_step
 from txobserver.actions import SHIPPED, ActionRegistry
 from txobserver.bindings import Bindings
 from txobserver.bindings import BindingSpec as BindingSpec
 from txobserver.calls import CALLS, CALLS_FEATURE, arguments_of
 from txobserver.events import Configure, Terms
+from txobserver.refusal import Refusal as Refusal
 
 DECLARE_QUEUE = "queue.declare"
 DELETE_QUEUE = "queue.delete"
@@ -38,26 +39,20 @@ OPERATIONS = frozenset(
         *(DECLARE_EXCHANGE, DELETE_EXCHANGE, USE_EXCHANGE, LEAVE_EXCHANGE),
         *(BIND, UNBIND),
         *CALLS,
+        *ACCESS,
     }
 )
 """Every operation that this version of txha can apply."""
-FEATURE_OF: dict[str, str] = dict.fromkeys(sorted(CALLS), CALLS_FEATURE)
+FEATURE_OF: dict[str, str] = {
+    **dict.fromkeys(sorted(CALLS), CALLS_FEATURE),
+    **dict.fromkeys(sorted(ACCESS), USERS_FEATURE),
+}
 """Operations that are younger than the oldest version of the peer protocol that is spoken, with the feature (see
 ``ha.messages.greeting``) that a node names which knows them. The primary writes none before every node that follows it
 names that feature."""
 
 PREDECLARED = "amq."
 """Exchanges whose names begin so are always there; clients cannot declare them, and no step names them."""
-
-
-class Refusal(StrEnum):
-    """Why a step was not carried out where it was applied."""
-
-    NOT_EMPTY = "not empty"
-    IN_USE = "in use"
-    NO_SOURCE = "no source"
-    NO_DESTINATION = "no destination"
-    GONE = "gone"
 
 
 class UnknownStep(ValueError):
@@ -163,6 +158,8 @@ def check_step(step: Configure, operations: Container[str] = OPERATIONS, actions
     try:
         if kind is not None:
             msgspec.msgpack.decode(step.arguments, type=kind)
+        if step.operation in ACCESS:
+            check_access_step(step)
         refusal = actions.refusal_of(step) if step.operation in CALLS else None
     except (ValueError, RecursionError) as error:
         raise UnknownStep(f"configuration step {step.operation!r} with unknown arguments: {error}") from None
@@ -216,8 +213,8 @@ class Configuration(msgspec.Struct):
             return self._bind(step, msgspec.msgpack.decode(step.arguments, type=BindingSpec))
         if step.operation in (USE_QUEUE, USE_EXCHANGE, LEAVE_EXCHANGE):
             return self._use(step)
-        if step.operation in CALLS:
-            return Configured()  # see ``txobserver.calls``
+        if step.operation in CALLS or step.operation in ACCESS:
+            return Configured()  # see ``txobserver.calls``, ``txobserver.access``
         raise UnknownStep(f"unknown configuration step {step.operation!r}")
 
     def _declare_queue(self, step: Configure) -> Configured:

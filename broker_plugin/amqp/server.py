@@ -18,7 +18,7 @@ from broker_plugin.amqp.arrivals import Arrivals
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.introductions import Introduced, Reception
-from broker_plugin.amqp.protocol.logins import Logins, Told
+from broker_plugin.amqp.protocol.logins import AtOnce, Logins, PasswordChecks, Told, UserBook
 from broker_plugin.amqp.protocol.reading import Reading
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import EmbeddedBroker
@@ -175,7 +175,11 @@ class AmqpProtocol(GuardedProtocol):
 
     def read_on(self) -> None:
         """Read again, if nothing is in the way."""
-        if self.connection is None or self._reading or self._server.paused:
+        if self.connection is None:
+            return
+        if self._opening is not None:  # it may have gone on in a turn in which nothing came
+            self._go_on(self.connection)
+        if self._reading or self._server.paused:
             return
         if not self.connection.intake.congested and not self.connection.behind:
             self._set_reading(True)
@@ -244,7 +248,8 @@ class AmqpServer:
     ``before_input`` is called before what a client sends is taken, and before what it is told is sent, so that a broker
     that may serve no more can say so.
     ``history`` is asked for each client, which is told it. A primary serves no client of another generation.
-    ``told`` is called with each login that is refused.
+    ``told`` is called with each login that is refused. ``users``: whom it lets in, those of the settings unless given;
+    ``checks`` verifies their passwords.
     ``on_activity`` is called whenever a client has asked something of the broker, so that the ledger is looked after.
     """
 
@@ -257,9 +262,11 @@ class AmqpServer:
         before_input: Callable[[], object] = lambda: None,
         history: Callable[[], History] = History,
         told: Told = lambda user, address, count, why: None,
+        users: UserBook | None = None,
+        checks: PasswordChecks = AtOnce(),  # noqa: B008 -- it has no state
     ) -> None:
         self.guard = guard
-        self.logins = Logins(settings.users, told)
+        self.logins = Logins(settings.users if users is None else users, told, checks)
         self.broker = broker
         self.settings = settings
         self.on_activity = on_activity

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from broker_plugin.cli.access import users
 from broker_plugin.cli.asking import (
     BadArgument,
     Dir,
@@ -55,6 +56,7 @@ tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
 app.add_typer(tx, name="tx")
 app.add_typer(dtx.app, name="dtx")
 app.add_typer(calls.app, name="calls")
+app.add_typer(users.app, name="users")
 app.command()(init)
 app.command()(hash_password)
 app.command()(recover)

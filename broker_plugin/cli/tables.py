@@ -56,6 +56,16 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
             console.print(f"{node['name']}: {said}", style="yellow", soft_wrap=True)
 
 
+def users_table(users: list[dict[str, Any]]) -> None:
+    """One row a user."""
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("user", overflow="fold")
+    table.add_column("tags", overflow="fold")
+    for user in users:
+        table.add_row(Text(printable(user["name"])), Text(printable(", ".join(user["tags"]))))
+    PlainConsole().print(table)
+
+
 UNSUPPORTED_SHOWN = 20
 """Queues whose arguments have no effect here: so many are shown below the table, and all with --json."""
 

@@ -34,7 +34,8 @@ MODULES = (
     *(f"broker_plugin.embedded.transactions.{name}" for name in ("branch", "transaction", "unit_of_work")),
     "broker_plugin.embedded.transactions.work_pieces",
     *(f"broker_plugin.amqp.protocol.{name}" for name in ("answering", "channel", "client_connection", "codec")),
-    *(f"broker_plugin.amqp.protocol.{name}" for name in ("connection", "content", "intake", "open_channels")),
+    *(f"broker_plugin.amqp.protocol.{name}" for name in ("connection", "content", "intake")),
+    *(f"broker_plugin.amqp.protocol.{name}" for name in ("logging_in", "open_channels")),
 )
 """What a message passes on its way, and whatever those classes inherit from."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker_plugin.embedded.channels.session import Session
-from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.errors import AmqpError, user_deleted
 from broker_plugin.embedded.invariants import BrokerChecks
 from broker_plugin.embedded.memory_budget import Holder, MemoryMarks
 from broker_plugin.embedded.operations.operations import Operations
@@ -20,12 +20,15 @@ from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.embedded.serving import Serving, nothing
 from broker_plugin.embedded.transactions.branch_table import BranchTable, DtxLimits
 from broker_plugin.embedded.unsupported import Unsupported
+from txobserver.access import ACCESS, DELETE_USER
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
 from txobserver.outcomes import PreparedBranch
 from txobserver.ports.ledger import Content, Ledger
 
+EXPELLED = 20
+"""Connections of a deleted user that are ended in one turn"""
 SWEPT = 2000
 """Bindings of what was deleted that routers forget in one turn"""
 
@@ -73,12 +76,13 @@ class EmbeddedBroker(Serving):
 
     # -- connections
 
-    def connect(self, outlet: ConnectionOutlet, holder: Holder | None = None) -> Session:
-        """A client connection. 320 if this node does not serve clients. ``holder``: what the node holds for it."""
+    def connect(self, outlet: ConnectionOutlet, holder: Holder | None = None, user: str = "") -> Session:
+        """A client connection of this user. 320 if this node does not serve clients. ``holder``: what the node holds
+        for it."""
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
         known = holder if holder is not None else Holder(self.memory)
-        session = Session(self, self.operations, outlet, self._disconnected, known)
+        session = Session(self, self.operations, outlet, self._disconnected, known, user)
         self._sessions[session] = None
         return session
 
@@ -119,8 +123,20 @@ class EmbeddedBroker(Serving):
 
     def on_configured(self, step: Configure, done: Configured) -> None:
         """A configuration step has been applied."""
-        if self._replicated is not None:
+        if step.operation in ACCESS:
+            if step.operation == DELETE_USER and done.refusal is None:
+                gone = [each for each in self._sessions if each.user == step.name]
+                self.turn.later(lambda: self._expel(step.name, gone))
+        elif self._replicated is not None:
             self._replicated.apply(step, done)
+
+    def _expel(self, user: str, sessions: list[Session]) -> None:
+        """The user is deleted: its connections end, some in each turn."""
+        for session in sessions[:EXPELLED]:
+            if session in self._sessions:
+                session.outlet.expel(user_deleted(user))
+        if left := sessions[EXPELLED:]:
+            self.turn.later(lambda: self._expel(user, left))
 
     def on_step_begins(self) -> None:
         """A transaction comes in several turns: its queues hand nothing out meanwhile, and count nothing of it.

@@ -53,6 +53,11 @@ def not_found(kind: str, name: str) -> AmqpError:
     return AmqpError(404, f"no {located(kind, name)}")
 
 
+def user_deleted(user: str) -> AmqpError:
+    """320 for the connections of a user that is deleted."""
+    return AmqpError(320, f"user '{user}' is deleted")
+
+
 def locked(queue: str) -> AmqpError:
     """405 for an exclusive queue of another connection."""
     return AmqpError(

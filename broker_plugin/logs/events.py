@@ -91,6 +91,25 @@ class ListenerNotOpen(NamedTuple):
     reason: str
 
 
+class UserChanged(NamedTuple):
+    """An operator asks at this node for a change of a user: ``operation`` is the step of configuration."""
+
+    operation: str
+    login: str
+
+
+class UsersTakenOver(NamedTuple):
+    """The users of this primary's configuration have become those of the cluster; no node reads its own any more."""
+
+    taken: int
+
+
+class UsersUnread(NamedTuple):
+    """This node's configuration says something else of users than the cluster, and is not read for them."""
+
+    reason: str
+
+
 class BrokerWaited(NamedTuple):
     """The node waits for its host broker to connect to this ``socket``, and takes part in nothing until then."""
 
@@ -305,6 +324,9 @@ NodeEvent = (
     | ActionNotRun
     | CallsNotKept
     | ListenerNotOpen
+    | UserChanged
+    | UsersTakenOver
+    | UsersUnread
     | BrokerWaited
     | BrokerAttached
     | BrokerRefused

@@ -177,6 +177,11 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.ActionNotRun: _not_run,
     node.CallsNotKept: lambda e: f"no cluster call is run: {e.reason}",
     node.ListenerNotOpen: lambda e: f"listener '{e.listener}' is not open yet: {e.reason}",
+    node.UserChanged: lambda e: f"an operator asks for {e.operation} of {e.login!r}",
+    node.UsersTakenOver: lambda e: (
+        f"the cluster keeps its users itself from here on: {e.taken} of this node's configuration"
+    ),
+    node.UsersUnread: lambda e: e.reason,
     node.BrokerWaited: lambda e: f"waiting for the host broker to connect to {e.socket}",
     node.BrokerAttached: lambda e: f"the host broker {e.broker} is attached",
     node.BrokerRefused: lambda e: f"closing the connection with a host broker: {e.reason}",

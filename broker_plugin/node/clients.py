@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_plugin.amqp.arrivals import Arrivals
+from broker_plugin.amqp.password_pool import PasswordPool
 from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
@@ -15,6 +16,7 @@ from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.guard import Guard
 from broker_plugin.host.node_end import BrokerDoor
 from broker_plugin.node.client_settings import meets_unsupported, tell_refused_login
+from broker_plugin.node.cluster_users import ClusterUsers, UsersTakeOver, names_users, renewed_hash
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.operator_branches import EmbeddedBranches, OperatorBranches, RemoteBranches
 from broker_plugin.node.passing import PassOn, Serve
@@ -50,6 +52,11 @@ class ClientService(ABC):
 
     @property
     @abstractmethod
+    def keeps_users(self) -> bool:
+        """Whether they log in as users of the cluster."""
+
+    @property
+    @abstractmethod
     def arrivals(self) -> Arrivals:
         """Of this node's clients, served here or passed on. Only when the node is wired."""
 
@@ -80,12 +87,18 @@ class EmbeddedClients(ClientService):
         )
         self._amqp: AmqpServer | None = None
         self._upkeep: Upkeep | None = None
+        self._passwords: PasswordPool | None = None
+        self._take_over: UsersTakeOver | None = None
         self.host = self._broker
         self.branches = EmbeddedBranches(self._broker)
 
     def open(self, parts: Parts, settings: AmqpSettings, fit: int) -> None:
         """The server of these clients begins, and what looks after their memory and the disk."""
-        self._amqp = amqp_server(parts, self._guard, self._broker, settings)
+        core, report, own = parts.core, parts.shell.report, settings.users
+        self._passwords = PasswordPool(self._guard, renewed_hash(core, report))
+        self._take_over = UsersTakeOver(self._guard, core, own, names_users(self._config.amqp), report)
+        users = ClusterUsers(lambda: core.replica.contents.access, own)
+        self._amqp = amqp_server(parts, self._guard, self._broker, settings, tell_refused_login, users, self._passwords)
         self._amqp.keep_time()
         self._upkeep = Upkeep(self._config, self._guard, self._amqp, lambda: parts.core.state == ACTIVE, fit)
         self._upkeep.start()
@@ -93,6 +106,11 @@ class EmbeddedClients(ClientService):
     def shown(self) -> dict[str, Any]:
         """What clients take, and which alarms are on."""
         return self._upkeep.shown() if self._upkeep is not None else {}
+
+    @property
+    def keeps_users(self) -> bool:
+        """They do."""
+        return True
 
     @property
     def logins(self) -> Logins:
@@ -109,7 +127,9 @@ class EmbeddedClients(ClientService):
         return Serve(self._server.connection_factory)
 
     def turned(self, core: NodeCore, congested: bool) -> None:
-        """Read no client while the cluster is behind."""
+        """Read no client while the cluster is behind; and make the node's users the cluster's, when that may be."""
+        if self._take_over is not None:
+            self._take_over.look()
         amqp = self._server
         if congested != amqp.paused:
             if congested:
@@ -124,6 +144,8 @@ class EmbeddedClients(ClientService):
         finally:
             if self._upkeep is not None:
                 self._upkeep.stop()
+            if self._passwords is not None:
+                self._passwords.stop()
 
     @property
     def _server(self) -> AmqpServer:
@@ -164,6 +186,11 @@ class RemoteClients(ClientService):
         self._door.before_input = parts.shell.look_at_clock
         self._logins = Logins(settings.users, tell_refused_login)
         self._arrivals = Arrivals(settings, lambda: self._guard.loop.time())
+
+    @property
+    def keeps_users(self) -> bool:
+        """The host broker has its own."""
+        return False
 
     @property
     def logins(self) -> Logins:

@@ -28,6 +28,7 @@ from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.calls.part import CallsPart
 from broker_plugin.node.client_settings import amqp_settings
 from broker_plugin.node.clients import ClientService, clients_of
+from broker_plugin.node.cluster_users import check_own_users
 from broker_plugin.node.collector import Collector
 from broker_plugin.node.config import INVARIANTS, ConfigError, NodeConfig, switch_invariants
 from broker_plugin.node.descriptors import Rooms, raise_limit, rooms
@@ -40,6 +41,7 @@ from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import queue_names, status, transactions
 from broker_plugin.node.upkeep import clients_that_fit
+from broker_plugin.node.user_admin import UserAdmin
 from broker_plugin.node.users import read_users
 from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
 from broker_plugin.turn_monitor import TurnMonitor
@@ -207,6 +209,9 @@ class NodeProcess:
         self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member)
         await self._unless_the_disk_hangs(self.calls.load)
         self._started.callback(self.calls.stop)
+        if self.clients.keeps_users:
+            access, own = replica.contents.access, self._users
+            await asyncio.to_thread(check_own_users, access, config.amqp, own)
         limit = raise_limit()
         room = rooms(limit)
         fit = clients_that_fit(config, limit, room)
@@ -263,6 +268,7 @@ class NodeProcess:
         self._started.callback(server.close)
         calls = self.calls.open(self.parts, self.doors)
         self._started.callback(self.calls.listeners.stop)
+        logins = self.clients.logins if self.clients.keeps_users else None
         admin = AdminServer(
             self.guard,
             config.dir,
@@ -272,6 +278,7 @@ class NodeProcess:
                 "promote": self._promote,
                 **BranchAdmin(self.core, self.clients.branches, self.shell).handlers,
                 **calls,
+                **UserAdmin(self.core, self.shell.report, logins).handlers,
             },
             room.operators.admit,
         )

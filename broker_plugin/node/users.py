@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from broker_plugin.amqp.protocol.sasl import HASHED
+from broker_plugin.amqp.protocol.passwords import is_hash
 from broker_plugin.node.config import Amqp, ConfigError
 from broker_plugin.node.sources import absolute_file, password_of
 from recovery.secret_file import MARK, SecretFileError, refuse_others
@@ -76,4 +76,4 @@ def _is_clear(value: Any) -> bool:
     """Whether a value is a password, and neither a hash nor the name of a file."""
     text = str(value)
     names_a_file = text.startswith(MARK) and not text.startswith(MARK * 2)
-    return not names_a_file and HASHED.fullmatch(text) is None
+    return not names_a_file and not is_hash(text)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from broker_plugin.amqp.protocol.handshake import History
-from broker_plugin.amqp.protocol.logins import Told
+from broker_plugin.amqp.protocol.logins import AtOnce, PasswordChecks, Told, UserBook
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer
 from broker_plugin.coordination.record_thread import RecordThread
@@ -94,18 +94,25 @@ def wire(
 
 
 def amqp_server(
-    parts: Parts, guard: Guard, broker: EmbeddedBroker, settings: AmqpSettings, told: Told = tell_refused_login
+    parts: Parts,
+    guard: Guard,
+    broker: EmbeddedBroker,
+    settings: AmqpSettings,
+    told: Told = tell_refused_login,
+    users: UserBook | None = None,
+    checks: PasswordChecks = AtOnce(),  # noqa: B008 -- it has no state
 ) -> AmqpServer:
     """The server of this node's clients, which tells them nothing when its lease may be another's.
 
-    ``told`` is called with each login that is refused.
+    ``told`` is called with each login that is refused; ``users`` and ``checks`` as for ``AmqpServer``.
     """
 
     def history() -> History:
         record = parts.core.record
         return History(record.generation, max(record.loss_accepted, record.loss_unknown)) if record else History()
 
-    server = AmqpServer(guard, broker, settings, before_input=parts.shell.look_at_clock, history=history, told=told)
+    look = parts.shell.look_at_clock
+    server = AmqpServer(guard, broker, settings, lambda: None, look, history, told, users, checks)
     parts.shell.on_overslept = server.forget_output
     return server
 

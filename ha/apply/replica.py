@@ -20,6 +20,7 @@ from collections.abc import Container, Iterable
 from ha.apply.applied import Applied
 from ha.apply.applier import DIVISIBLE, Applier, EventParts
 from ha.apply.buffers import Buffers
+from txobserver.access import Access
 from txobserver.actions import SHIPPED, ActionRegistry
 from txobserver.calls import KeptCalls
 from txobserver.configuration import OPERATIONS, Configuration, UnknownStep, check_step
@@ -271,12 +272,13 @@ class Replica:
         outcomes: OutcomesMeta,
         remembered: Iterable[Remembered],
         calls: KeptCalls,
+        access: Access,
     ) -> None:
         """The snapshot is whole as of ``position``: nothing of the former log counts any more."""
         contents = self.contents
         for gone in contents.queues.numbers() - configuration.numbers():
             contents.queues.drop(gone)
-        contents.configuration, contents.calls = configuration, calls
+        contents.configuration, contents.calls, contents.access = configuration, calls, access
         contents.applied = position
         self._generation, self._sequence = position
         self.history = list(history)

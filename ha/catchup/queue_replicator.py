@@ -18,12 +18,14 @@ from ha.messages.copying import (
     QueueChange,
     QueueContent,
     QueueSnapshot,
+    SnapshotAccess,
     SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
     SnapshotPart,
     SnapshotQueues,
 )
+from txobserver.access import Access
 from txobserver.calls import KeptCalls
 from txobserver.configuration import Configuration
 from txobserver.events import TxEvent
@@ -59,6 +61,8 @@ class QueueReplicator:
         self._configuration = Configuration()
         self._calls = KeptCalls()
         self._calls_digest = 0
+        self._access = Access()
+        self._access_digest = 0
         self._queues: set[int] = set()
         self._forwarded: dict[int, list[tuple[int, TxEvent]]] = {}
         self._buffers: dict[int, TxBuffer] = {}
@@ -91,6 +95,8 @@ class QueueReplicator:
             self.check(part)
         elif isinstance(part, SnapshotCalls):
             self._call(part)
+        elif isinstance(part, SnapshotAccess):
+            self._let_in(part)
         elif isinstance(part, ForwardTx):
             self.forward(part)
         elif isinstance(part, ForwardOutcomes):
@@ -159,6 +165,13 @@ class QueueReplicator:
         self._calls_digest = message.digest
         self._calls.kept = [*self._calls.kept, *message.kept]
 
+    def _let_in(self, message: SnapshotAccess) -> None:
+        """The users of the cluster, or some of them."""
+        if message.rest is not None:
+            self._access = message.rest
+        self._access_digest = message.digest
+        self._access.users = {**self._access.users, **{each.name: each for each in message.users}}
+
     def forward(self, message: ForwardTx) -> None:
         """A tx-queue that has not ended when the snapshot does, or a part of it."""
         if not message.events:
@@ -193,6 +206,8 @@ class QueueReplicator:
             raise SnapshotMismatch(f"{len(self._remembered)} outcomes came, which are not those that were sent")
         if self._calls.digest() != self._calls_digest:
             raise SnapshotMismatch(f"{len(self._calls.kept)} cluster calls came, which are not those that were sent")
+        if self._access.digest() != self._access_digest:
+            raise SnapshotMismatch(f"{len(self._access.users)} users came, which are not those that were sent")
         self.ended = message
 
     def finish(self) -> int:
@@ -207,5 +222,6 @@ class QueueReplicator:
             message.outcomes,
             self._remembered,
             self._calls,
+            self._access,
         )
         return message.position.sequence

@@ -15,6 +15,7 @@ from ha.apply.replica import Replica
 from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
+    SnapshotAccess,
     SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
@@ -22,6 +23,7 @@ from ha.messages.copying import (
     SnapshotQueues,
 )
 from ha.messages.sizes import COUNT, OVERHEAD, event_bytes, slices
+from txobserver.access import Access, User
 from txobserver.calls import KeptCall, KeptCalls
 from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.ids import Position
@@ -46,6 +48,7 @@ class Ending:
         self._history = [start for start in replica.history if start.sequence <= self._end.sequence]
         self._configuration = contents.configuration.copy()
         self._calls = contents.calls.copy()
+        self._access = contents.access.copy()
         self._queues = [
             (number, each.count, each.digest, each.watermark)
             for number in sorted(self._configuration.numbers())
@@ -66,6 +69,7 @@ class Ending:
         for queues in slices(self._queues, lambda each: QUEUE_BYTES, self._limit):
             yield SnapshotQueues(self._generation, self._session, queues), QUEUE_BYTES * len(queues)
         yield from self._called()
+        yield from self._let_in()
         transactions: list[tuple[int, int]] = []
         for tx, runs in self._open:
             yield from self._forwarded(tx, runs, transactions)
@@ -110,6 +114,17 @@ class Ending:
             yield part, sum(_call_bytes(each) for each in kept)
             rest = None
 
+    def _let_in(self) -> Iterator[tuple[SnapshotPart, int]]:
+        """The users, if the cluster keeps them: a joiner that knows of none is not attached then."""
+        if not self._access.events:
+            return
+        digest = self._access.digest()
+        rest: Access | None = msgspec.structs.replace(self._access, users={})
+        users = list(self._access.users.values())
+        for part in slices(users, _user_bytes, self._limit) if users else iter([[]]):
+            yield SnapshotAccess(self._generation, self._session, digest, part, rest), sum(map(_user_bytes, part))
+            rest = None
+
     def _forwarded(
         self, tx: int, runs: list[Run], transactions: list[tuple[int, int]]
     ) -> Iterator[tuple[SnapshotPart, int]]:
@@ -121,6 +136,11 @@ class Ending:
         transactions.append((tx, count))
         for run in runs:
             self._leftovers.add(run)
+
+
+def _user_bytes(user: User) -> int:
+    """Bytes of a user."""
+    return len(_encode(user))
 
 
 def _call_bytes(kept: KeptCall) -> int:

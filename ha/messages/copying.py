@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ha.messages.numbers import Number, QueueNumber
+from txobserver.access import Access, User
 from txobserver.calls import KeptCall, KeptCalls
 from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.events import Message, TxEvent
@@ -124,6 +125,20 @@ class SnapshotCalls(msgspec.Struct, array_like=True, tag=40):
     rest: KeptCalls | None = None
 
 
+class SnapshotAccess(msgspec.Struct, array_like=True, tag=50):
+    """The users of the cluster as of the end of the snapshot, in slices, and all else of ``Access`` with the first.
+
+    ``digest`` is that of all of it: a joiner that finds anything else begins anew. Only a node that names the feature
+    ``users`` is sent it.
+    """
+
+    generation: Number
+    session: Number
+    digest: int
+    users: list[User]
+    rest: Access | None = None
+
+
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     """The snapshot is whole as of ``position``: it overwrites the joiner's position, history and configuration.
 
@@ -149,6 +164,7 @@ SnapshotPart = (
     | SnapshotConfiguration
     | SnapshotQueues
     | SnapshotCalls
+    | SnapshotAccess
     | ForwardTx
     | ForwardOutcomes
     | SnapshotEnd

@@ -18,6 +18,7 @@ from ha.messages.copying import (
     QueueContent,
     QueueSnapshot,
     ResyncBegin,
+    SnapshotAccess,
     SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
@@ -25,6 +26,7 @@ from ha.messages.copying import (
 )
 from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
+from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 
 Peer = (
@@ -54,9 +56,12 @@ Peer = (
     | SnapshotConfiguration
     | SnapshotQueues
     | SnapshotCalls
+    | SnapshotAccess
     | SnapshotEnd
     | DeskRequest
     | DeskAnswer
+    | StepAsk
+    | StepTold
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -16,6 +16,7 @@ from ha.effects import Effect, Send
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.attaching import AttachmentRefused, Join
 from ha.primary.backup_session import BackupSession
+from txobserver.access import USERS_FEATURE
 from txobserver.ids import Member
 from txobserver.tx_buffer import TxBuffer
 
@@ -93,7 +94,13 @@ class Attachments:
         return feature in self._features.get(node, ())
 
     def lacking(self, feature: str) -> list[str]:
-        """The nodes that count, or are attached, and are not known to know this feature."""
+        """The nodes that count, or are attached, and are not known to know this feature.
+
+        Where there are users, all know them, also those that cannot be reached now: the step that says so has passed
+        the commit point, and no node is attached since that does not (``Joins.join``).
+        """
+        if feature == USERS_FEATURE and self._replica.contents.access.events:
+            return []
         nodes = {m.node for m in self._keeper.counted()} | self.sessions.keys()
         return sorted(node for node in nodes - {self.name} if not self.has(node, feature))
 

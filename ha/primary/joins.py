@@ -16,6 +16,7 @@ from ha.primary.attachments import Attachments
 from ha.primary.backup_session import BackupSession
 from ha.primary.commit_point import CommitPoint
 from ha.settings import Settings
+from txobserver.access import USERS_FEATURE
 from txobserver.actions import FLAG
 from txobserver.ids import Member
 
@@ -57,6 +58,10 @@ class Joins:
             self._attachments.refuse(node, join.session, reason)
             return
         self._attachments.detach(node, now)
+        if self._replica.contents.access.events and not self._attachments.has(node, USERS_FEATURE):
+            reason = f"the cluster keeps its users, of which {node} knows nothing: upgrade this node"
+            self._attachments.refuse(node, join.session, reason)
+            return
         tail = self._replica.tail.sequence
         common = common_sequence(self._replica.history, tail, join.history, join.tail.sequence)
         copy = join.resyncing or common < join.applied or common + 1 < log_first or join.member in self.must_resync

@@ -90,6 +90,7 @@ def check_meta(meta: Meta, checkpoint: Checkpoint) -> None:
     assert meta.outcomes == written.outcomes, "P7: a checkpoint remembers other outcomes than were written"
     assert meta.summaries == written.summaries, "P7: a checkpoint counts other messages than were written"
     assert meta.configuration == written.configuration, "P7: a checkpoint declares something else than was written"
+    assert meta.access == written.access, "P7: a checkpoint lets other users in than were written"
     for one, other in pairwise(meta.history):
         assert one.generation < other.generation, f"P10: generation {other} follows {one}"
         assert one.sequence < other.sequence, f"P10: generation {other} begins before {one}"

@@ -23,9 +23,11 @@ from txobserver.events import TxEvent
 from txobserver.outcomes import Outcomes, Remembered
 from txobserver.ports.store import Checkpoint, Loaded, Meta, QueueSummary, StoreDamaged, StoreError
 
-FORMAT_VERSION = 4
-"""Version 3, whose meta holds all that is declared, version 2, whose queues and exchanges do not say whether they are
-used, and version 1, which remembers no outcomes either, can be read too."""
+FORMAT_VERSION = 5
+"""That of a state with users; one without is written as version 4, which earlier releases read. Version 3, whose meta
+holds all that is declared, version 2, whose queues and exchanges do not say whether they are used, and version 1, which
+remembers no outcomes either, can be read too."""
+WITHOUT_USERS = 4
 ROWS_SINCE = 4
 """The first version with a row for each declaration."""
 _TX_KEY = struct.Struct(">QQ")
@@ -144,7 +146,8 @@ class Tables:
                 write_changes(cursor, queue, checkpoint.changes[queue])
         self._write_transactions(txn, checkpoint)
         self._write_outcomes(txn, checkpoint)
-        txn.put(_VERSION_KEY, str(FORMAT_VERSION).encode(), db=self._meta)
+        version = FORMAT_VERSION if checkpoint.meta.access.events else WITHOUT_USERS
+        txn.put(_VERSION_KEY, str(version).encode(), db=self._meta)
         meta = self._rows.write(txn, checkpoint.meta)
         txn.put(_META_KEY, sealed(_META_KEY, _encode(meta)), db=self._meta)
 

@@ -71,4 +71,4 @@ def test_a_hash_is_made_as_the_page_says() -> None:
         text=True,
         check=True,
     ).stdout
-    assert re.fullmatch(r"\$sha256\$[0-9a-f]{32}\$[0-9a-f]{64}\n", made)
+    assert re.fullmatch(r"\$scrypt\$ln=14,r=8,p=1\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}\n", made)

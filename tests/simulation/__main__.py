@@ -17,6 +17,7 @@ from tests.simulation.mixed import MixedRun
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, find
 from tests.simulation.shrink import shrink
+from tests.simulation.users_run import UsersRun
 from tests.support.planted import chosen
 
 app = typer.Typer(help="Deterministic simulation of whole clusters.", no_args_is_help=True, add_completion=False)
@@ -33,10 +34,11 @@ def run(
     each: Annotated[bool, typer.Option(help="A line for every seed")] = False,
     mixed: Annotated[bool, typer.Option(help="Nodes of different releases, with a line for every seed")] = False,
     calls: Annotated[bool, typer.Option(help="Cluster calls, with a line for every seed")] = False,
+    users: Annotated[bool, typer.Option(help="Changes of users, with a line for every seed")] = False,
 ) -> None:
     """Run seeds; exit status 1 if a promise was broken. The first three that fail are shrunk."""
-    if each or mixed or calls:
-        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls)))
+    if each or mixed or calls or users:
+        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls, users)))
     errors = Console(stderr=True, highlight=False)
     totals = campaign(first, seeds, jobs, file, lambda text: errors.print(f"[dim]{text}"), seed_of_the_commit())
     if as_json:
@@ -52,8 +54,8 @@ def run(
     raise typer.Exit(1 if totals.broken else 0)
 
 
-def _kind(mixed: bool, calls: bool) -> type[Run]:
-    return MixedRun if mixed else CallsRun if calls else Run
+def _kind(mixed: bool, calls: bool, users: bool) -> type[Run]:
+    return MixedRun if mixed else CallsRun if calls else UsersRun if users else Run
 
 
 def _run_each(first: int, seeds: int, kind: type[Run]) -> int:
@@ -76,6 +78,7 @@ def replay(
     short: Annotated[bool, typer.Option(help="With the shortest schedule that still fails")] = False,
     mixed: Annotated[bool, typer.Option(help="Nodes of different releases")] = False,
     calls: Annotated[bool, typer.Option(help="Cluster calls")] = False,
+    users: Annotated[bool, typer.Option(help="Changes of users")] = False,
 ) -> None:
     """Print the transcript of one seed, the same to the letter every time; exit status 1 if a promise was broken."""
     schedule = None
@@ -83,7 +86,7 @@ def replay(
         found = Run(seed).run()
         if found.promise:
             schedule = shrink(seed, found.promise, found.schedule, lambda text: None)
-    result = _kind(mixed, calls)(seed, schedule, transcript=True).run()
+    result = _kind(mixed, calls, users)(seed, schedule, transcript=True).run()
     for fault in result.schedule:
         print(f"planned: {fault}")
     print("\n".join(result.transcript))

@@ -123,5 +123,10 @@ class Checker:
     def call_answered(self, process: Process, call_id: bytes, need: int, answer: Answer) -> None:
         """A node tells an operator what became of a cluster call."""
 
+    def user_answered(
+        self, process: Process, label: str, name: str, before: dict[str | None, int], error: str | None
+    ) -> None:
+        """A node tells an operator what became of a step about a user."""
+
     def finished(self) -> None:
         """The run is over."""

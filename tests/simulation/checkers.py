@@ -24,6 +24,7 @@ from tests.simulation.node_checkers import (
     OneDecision,
     OnePrimary,
 )
+from tests.simulation.user_checkers import SameUsers
 from tests.simulation.version_checkers import Versions
 
 CHECKERS: tuple[type[Checker], ...] = (
@@ -50,5 +51,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     PreparedIsListed,
     Versions,
     CallsInOrder,
+    SameUsers,
     Live,
 )

@@ -297,7 +297,8 @@ class Truth:
             checker.leaves(process, generation)
 
     def calls(self, what: str, process: Process, *said: object) -> None:
-        """Something of cluster calls: ``action_begins``, ``action_ran``, ``calls_kept`` or ``call_answered``."""
+        """Something of cluster calls: ``action_begins``, ``action_ran``, ``calls_kept`` ``call_answered`` or, of
+        users, ``user_answered``."""
         for checker in self.checkers:
             getattr(checker, what)(process, *said)
 

@@ -11,6 +11,7 @@ from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
 from ha.primary.fanout import Star
 from ha.settings import Settings
+from txobserver.access import Access
 from txobserver.calls import KeptCalls
 from txobserver.events import TxOpen
 from txobserver.frames import encode_frame
@@ -70,7 +71,7 @@ class Side:
             name="a", generation=3, point=SimpleNamespace(sequence=10, serving=True),
             decisions=SimpleNamespace(cancel=lambda *words: self.cancelled.append(words)),
         )  # fmt: skip
-        contents = SimpleNamespace(calls=KeptCalls())
+        contents = SimpleNamespace(access=Access(), calls=KeptCalls())
         self.replica: Any = SimpleNamespace(
             history=HISTORY, tail=TAIL, durable=10, buffers={}, begun=10, contents=contents
         )

@@ -30,6 +30,7 @@ from ha.messages.copying import (
     QueueContent,
     QueueSnapshot,
     ResyncBegin,
+    SnapshotAccess,
     SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
@@ -37,7 +38,9 @@ from ha.messages.copying import (
 )
 from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
+from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
+from txobserver.access import Access, User
 from txobserver.calls import CallMark, CallRecord, KeptCall, KeptCalls
 from txobserver.configuration import BindingSpec, Configuration, ExchangeSpec, QueueSpec
 from txobserver.events import Message, TxDecision, TxEnqueue, TxOpen, TxPrepare
@@ -81,6 +84,9 @@ MESSAGES: list[Any] = [
     Outdated(1),
     HandoverRefused(1, "no"),
     SnapshotCalls(1, 800, 7, [KeptCall(1, POSITION, "level", RECORD)], KeptCalls(last=1, events=1)),
+    SnapshotAccess(1, 800, 7, [User("u", "hash", ("t",), 1)], Access(events=1, last=1)),
+    StepAsk(1, 3, "user.delete", "u", b""),
+    StepTold(1, 3, None),
     TicketAsk(1, ID),
     TicketGranted(1, ID, 3, 1),
     CallRefused(1, ID, "no"),

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from txobserver.access import Access
 from txobserver.calls import KeptCalls
 from txobserver.configuration import Configuration
 from txobserver.digest import MASK, mix
@@ -93,6 +94,7 @@ class Meta(msgspec.Struct):
     resyncing: bool = False
     outcomes: OutcomesMeta = OutcomesMeta()
     calls: KeptCalls = msgspec.field(default_factory=KeptCalls)
+    access: Access = msgspec.field(default_factory=Access)
 
 
 Changes = dict[int, dict[int, Entry | None]]

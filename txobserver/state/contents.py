@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from txobserver.access import ACCESS
 from txobserver.calls import CALLS
 from txobserver.configuration import Configured
 from txobserver.digest import Tally
@@ -34,6 +35,7 @@ class Contents:
         self.configuration = meta.configuration.copy()
         self.configuration.bindings.index()
         self.calls = meta.calls.copy()
+        self.access = meta.access.copy()
         self.table: Final = TransactionTable(meta.outcomes, remembered)
         self.leftovers: Final = Leftovers()
         self.layers: Final = Layers(base, self.leftovers)
@@ -56,6 +58,8 @@ class Contents:
         if step.operation in CALLS:
             self.calls.apply(step, self.applied)
             return done
+        if step.operation in ACCESS:
+            return Configured(refusal=self.access.apply(step))
         if done.deleted is not None:
             self.queues.drop(done.deleted)
         if self.configuration.queue_number(step.name) == step.config_id:
@@ -83,4 +87,5 @@ class Contents:
         """A copy of everything that a checkpoint keeps beside messages and transactions."""
         configuration, summaries = self.configuration.copy(), self.queues.summaries()
         outcomes = self.table.outcomes.meta
-        return Meta(self.applied, list(history), configuration, summaries, resyncing, outcomes, self.calls.copy())
+        calls, access = self.calls.copy(), self.access.copy()
+        return Meta(self.applied, list(history), configuration, summaries, resyncing, outcomes, calls, access)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pamqp import base, commands
 
 from broker_plugin.amqp.protocol import handshake
-from broker_plugin.amqp.protocol.client_connection import ClientConnection, Wire
+from broker_plugin.amqp.protocol.client_connection import Wire
 from broker_plugin.amqp.protocol.codec import (
     BODY,
     FRAME_END,
@@ -34,9 +34,9 @@ from broker_plugin.amqp.protocol.handshake import CLOSED, CLOSING, CONNECTION_TA
 from broker_plugin.amqp.protocol.heartbeats import Heartbeats
 from broker_plugin.amqp.protocol.intake import Intake
 from broker_plugin.amqp.protocol.invariants import check_connection
-from broker_plugin.amqp.protocol.logins import LoginRefused, Logins
+from broker_plugin.amqp.protocol.logging_in import LoggingIn
+from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.open_channels import OpenChannels
-from broker_plugin.amqp.protocol.properties import PropertyCheck
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.errors import AmqpError
@@ -47,11 +47,8 @@ from txobserver.invariants import CHECKS, checking
 EVERY_FRAME = 1 << 30
 
 
-class Connection(ClientConnection):
+class Connection(LoggingIn):
     """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent.
-
-    ``address`` is the host that the client connects from, "" in this process. ``logins``: those of the node, or of this
-    connection alone.
 
     Many methods: one for each method of class connection, and for each thing that the server reports of the socket.
     """
@@ -66,21 +63,15 @@ class Connection(ClientConnection):
         address: str = "",
         logins: Logins | None = None,
     ) -> None:
-        super().__init__(broker, settings, wire)
+        super().__init__(broker, settings, wire, address, logins)
         self.peer = peer
         self._history = history
-        self.address = address
-        self._logins = logins or Logins(settings.users)
-        self._refused: LoginRefused | None = None
-        self._refused_until = 0.0
-        self.state = CONNECTION_TABLE.start
         self.heartbeats = Heartbeats(settings.handshake_timeout)
         self.channels = OpenChannels(self, settings.channel_max, self._close_ok)
         self.intake = Intake(self, self.channels)
         self.behind = False
         self._partial = b""
         self._deaf = False
-        self._user = ""
         self._current = 0
         self._alarm = self._alarms = 0
         self._forced = False
@@ -232,29 +223,6 @@ class Connection(ClientConnection):
         else:
             raise AmqpError(504, f"unexpected method in connection state {handshake.SHOWN[self.state]}")
 
-    def _start_ok(self, method: commands.Connection.StartOk) -> None:
-        self._capabilities = handshake.capabilities(method)
-        try:
-            user = self._logins.user_of(method, self.address)
-        except LoginRefused as refused:
-            self._refused, self._refused_until = refused, self._logins.now + refused.delay
-            self.held_back = refused.delay > 0
-            if not self.held_back:
-                self._tell_refused(refused)
-            return
-        self._user = user
-        self.check_properties = PropertyCheck(user, self.broker.unsupported)
-        self.passed_properties = self.check_properties.passed
-        self._move("start-ok")
-        self.send(encode_method(handshake.tune(self.settings), 0))
-
-    def _tell_refused(self, refused: LoginRefused) -> None:
-        self.held_back = False
-        if self.client_can("authentication_failure_close"):
-            self.fail(refused, 0)
-        else:
-            self.end()
-
     def _tune_ok(self, method: commands.Connection.TuneOk) -> None:
         handshake.check_tune(method, self.settings)
         self.frame_max = method.frame_max
@@ -266,17 +234,14 @@ class Connection(ClientConnection):
     def _open(self, method: commands.Connection.Open) -> None:
         if method.virtual_host != "/":
             raise AmqpError(530, f"vhost {method.virtual_host} not found")
-        session = self.channels.session = self.broker.connect(self, self.holder)
+        self._check_user()
+        session = self.channels.session = self.broker.connect(self, self.holder, self.user)
         session.alarm = self._alarm
         self._move("open")
         self.heartbeats.opened = True
         self.send(encode_method(commands.Connection.OpenOk(), 0))
         if self.intake.blocked is not None:
             self._tell_blocked()
-
-    def _update_secret(self, method: commands.Connection.UpdateSecret) -> None:
-        self._logins.check_secret(method, self._user, self.address)
-        self.send(encode_method(commands.Connection.UpdateSecretOk(), 0))
 
     # -- out
 
@@ -348,10 +313,7 @@ class Connection(ClientConnection):
         """Time passes: heartbeats, and the end of clients that are silent although they are read."""
         if self.state == CLOSED:
             return
-        if self._refused is not None and self.held_back and now >= self._refused_until:
-            self._tell_refused(self._refused)
-            self.receive(b"")
-            self._wire.read_on()
+        self._tell_refused_in_time(now)
         if self.heartbeats.is_late(now, reading):
             self.end()
         elif self.heartbeats.is_due(now):
@@ -378,6 +340,10 @@ class Connection(ClientConnection):
         self.channels.leave()
         self.heartbeats.closing = True
         self.send(encode_close(commands.Connection.Close, error, method))
+
+    def expel(self, error: AmqpError) -> None:
+        """The client may not stay; what is outstanding goes back to its queues."""
+        self.fail(error, 0)
 
     def force_close(self, error: AmqpError) -> None:
         """This node does not serve clients any more: say so, and drop the connection."""

@@ -10,11 +10,13 @@ Time comes from outside (``tick``), in seconds on a clock of the caller's choice
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Protocol
 
 from pamqp.commands import Connection
 
-from broker_plugin.amqp.protocol.sasl import MECHANISMS, Credentials, allowed, read_credentials
+from broker_plugin.amqp.protocol.passwords import matches
+from broker_plugin.amqp.protocol.sasl import MECHANISMS, Credentials, read_credentials
 from broker_plugin.embedded.errors import AmqpError
 
 LOOPBACK_ONLY = "guest"
@@ -36,6 +38,50 @@ SHOWN = 64
 
 Told = Callable[[str, str, int, str], object]
 """Told a user, an address, how many refusals of that address there are since it was told last, and why the last was."""
+
+
+class UserBook(Protocol):
+    """Whom a server lets in; a mapping is one."""
+
+    def get(self, name: str, /) -> str | None:
+        """What is kept of this user's password (``passwords``), or the password; None if there is no such user."""
+        ...
+
+
+class PasswordChecks(Protocol):
+    """Who verifies passwords."""
+
+    def check(
+        self,
+        kept: str | None,
+        credentials: Credentials,
+        address: str,
+        then: Callable[[bool], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        """Call ``then`` with whether the password is the one that is kept; at once, or later if it is ``wanted``
+        then."""
+        ...
+
+
+class AtOnce:
+    """PasswordChecks of a server that is no node's: it has the passwords themselves, or few clients."""
+
+    def check(
+        self,
+        kept: str | None,
+        credentials: Credentials,
+        address: str,
+        then: Callable[[bool], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        """In the caller's turn."""
+        then(kept is not None and matches(kept, credentials.password))
+
+
+def always() -> bool:
+    """The verdict is wanted, however late it comes."""
+    return True
 
 
 class LoginRefused(AmqpError):
@@ -64,39 +110,99 @@ class _Refusals:
 
 
 class Logins:
-    """Of all clients of a node. ``users``: passwords, or what ``sasl.hashed`` makes of them."""
+    """Of all clients of a node."""
 
-    def __init__(self, users: Mapping[str, str], told: Told = lambda user, address, count, why: None) -> None:
+    def __init__(
+        self,
+        users: UserBook,
+        told: Told = lambda user, address, count, why: None,
+        checks: PasswordChecks = AtOnce(),  # noqa: B008 -- it has no state
+    ) -> None:
         self.now = 0.0
+        self._checks = checks
         self._users = users
         self._told = told
         self._refusals: dict[str, _Refusals] = {}
         self._window = 0.0
         self._lines = 0
 
-    def user_of(self, start_ok: Connection.StartOk, address: str) -> str:
-        """The user of a login from this address ("": from this process). 503 for an unknown mechanism, LoginRefused."""
+    def judge(
+        self,
+        start_ok: Connection.StartOk,
+        address: str,
+        then: Callable[[str | LoginRefused], None],
+        wanted: Callable[[], bool] = always,
+    ) -> None:
+        """Call ``then`` with the user of a login from this address ("": from this process), or with the refusal.
+
+        At once or, where the password is verified elsewhere, later. 503 for an unknown mechanism.
+        """
         mechanism = start_ok.mechanism
         if mechanism not in MECHANISMS.split():
             raise AmqpError(503, f"unknown authentication mechanism '{mechanism}'")
         credentials = credentials_in(start_ok)
         if credentials is None:
-            raise self.refused("", address, mechanism, "it cannot be read")
-        if not may_come_from(credentials.user, address):
-            raise self.refused(credentials.user, address, mechanism, f"{LOOPBACK_ONLY} can only log in from loopback")
-        if not allowed(self._users, credentials):
-            raise self.refused(credentials.user, address, mechanism, "the user or the password is wrong")
-        return credentials.user
+            then(self.refused("", address, mechanism, "it cannot be read"))
+            return
+        user = credentials.user
+        if not may_come_from(user, address):
+            then(self.refused(user, address, mechanism, f"{LOOPBACK_ONLY} can only log in from loopback"))
+            return
 
-    def check_secret(self, update: Connection.UpdateSecret, user: str, address: str) -> None:
-        """530 for a new secret that is not the user's password."""
+        def verified(right: bool) -> None:
+            why = "the user or the password is wrong"
+            then(user if right else self.refused(user, address, mechanism, why))
+
+        self.verify(credentials, address, verified, wanted)
+
+    def verify(
+        self,
+        credentials: Credentials,
+        address: str,
+        then: Callable[[bool], None],
+        wanted: Callable[[], bool] = always,
+    ) -> None:
+        """Call ``then`` with whether user and password are right as of that moment.
+
+        What was verified may have been changed meanwhile (``user_deleted_while_its_password_is_verified``).
+        """
+        kept = self._users.get(credentials.user)
+
+        def checked(right: bool) -> None:
+            if right and self._users.get(credentials.user) != kept:
+                self.verify(credentials, address, then, wanted)
+            else:
+                then(right)
+
+        self._checks.check(kept, credentials, address, checked, wanted)
+
+    def knows(self, user: str) -> bool:
+        """Whether there is such a user (still)."""
+        return self._users.get(user) is not None
+
+    def check_secret(
+        self,
+        update: Connection.UpdateSecret,
+        user: str,
+        address: str,
+        then: Callable[[AmqpError | None], None],
+        wanted: Callable[[], bool] = always,
+    ) -> None:
+        """Call ``then`` with None if the new secret is the user's password, or with 530."""
+
+        def verified(right: bool) -> None:
+            if right:
+                then(None)
+                return
+            self.refused(user, address, "", "its new secret is wrong")
+            then(AmqpError(530, "New secret was refused by one of the backends"))
+
         try:
             given = Credentials(user, _octets(update.new_secret).decode())
         except UnicodeDecodeError:
-            given = None
-        if given is None or not allowed(self._users, given):
-            self.refused(user, address, "", "its new secret is wrong")
-            raise AmqpError(530, "New secret was refused by one of the backends")
+            verified(False)
+        else:
+            self.verify(given, address, verified, wanted)
 
     def refused(self, user: str, address: str, mechanism: str, why: str) -> LoginRefused:
         """A login from this address is refused; what its client may be told, and after how long."""
@@ -118,7 +224,7 @@ class Logins:
                 del self._refusals[key]
 
     def _of(self, address: str) -> _Refusals:
-        key = _network(address)
+        key = network_of(address)
         known = self._refusals.pop(key, None) or _Refusals()
         if known.count and self.now - known.last > FORGET_SECONDS:
             known.count = 0
@@ -159,7 +265,7 @@ def credentials_in(start_ok: Connection.StartOk) -> Credentials | None:
     return read_credentials(start_ok.mechanism, _octets(start_ok.response))
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """What one host can choose its addresses from."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])

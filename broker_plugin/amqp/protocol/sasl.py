@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from broker_plugin.embedded.field_table import read_table
 
 MECHANISMS = "AMQPLAIN PLAIN"
-HASHED = re.compile(r"\$sha256\$((?:[0-9a-f]{2}){16,})\$[0-9a-f]{64}")
-"""A password as it may be kept: salt, and SHA-256 of salt and password"""
 
 
 class Credentials(NamedTuple):
@@ -49,23 +43,3 @@ def _amqplain(response: bytes) -> Credentials | None:
     if isinstance(user, str) and isinstance(password, str):
         return Credentials(user, password)
     return None
-
-
-def allowed(users: Mapping[str, str], credentials: Credentials) -> bool:
-    """Whether user and password are right. Takes the same time for every wrong password.
-
-    ``users``: passwords, or what ``hashed`` makes of them.
-    """
-    expected = users.get(credentials.user)
-    kept = HASHED.fullmatch(expected or "")
-    given = hashed(credentials.password, kept[1]) if kept else credentials.password
-    return hmac.compare_digest(given.encode(), (expected or "").encode()) and expected is not None
-
-
-def hashed(password: str, salt: str) -> str:
-    """The text that is kept instead of a password. ``salt``: at least 32 hexadecimal digits, drawn for each password.
-
-    One round, as RabbitMQ's rabbit_password_hashing_sha256: the node's only thread checks each login, and after a
-    take-over all clients log in at once. So a password that can be guessed can be found from its hash.
-    """
-    return f"$sha256${salt}${hashlib.sha256(bytes.fromhex(salt) + password.encode()).hexdigest()}"

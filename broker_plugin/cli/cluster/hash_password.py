@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
-import sys
-
 import typer
 
-from broker_plugin.cli.asking import BadArgument
-
-SALT_BYTES = 16
+from broker_plugin.cli.passwords import drawn_hash, given_password
 
 
 def hash_password() -> None:
-    """Print the hash of a password, for `amqp.users` or a file of users.
+    """Print the hash of a password, for `amqp.users`, a file of users or `txha users add --hash`.
 
     The password is asked for at a terminal, else it is the first line of the standard input: never an argument, which
     every user of the machine could read.
     """
-    from broker_plugin.amqp.protocol.sasl import hashed
-
-    if sys.stdin.isatty():
-        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        raise BadArgument("a password must not be empty")
-    typer.echo(hashed(password, secrets.token_hex(SALT_BYTES)))
+    typer.echo(drawn_hash(given_password(confirm=True)))

@@ -13,7 +13,7 @@ from broker_plugin.embedded.serving import Serving
 
 
 class Session(Client):
-    """``ended`` is told when it has been closed."""
+    """``ended`` is told when it has been closed. ``user``: whom the client has logged in as, "" in this process."""
 
     def __init__(
         self,
@@ -22,8 +22,10 @@ class Session(Client):
         outlet: ConnectionOutlet,
         ended: Callable[[Session], None],
         holder: Holder,
+        user: str = "",
     ) -> None:
         super().__init__(outlet, holder)
+        self.user = user
         self._broker = broker
         self._operations = operations
         self._ended = ended

@@ -61,6 +61,10 @@ class ConnectionOutlet(Protocol):
         """End the connection with this error, at once."""
         ...
 
+    def expel(self, error: AmqpError) -> None:
+        """End the connection with this error, and give back what it holds: this node serves others."""
+        ...
+
     def relieved(self) -> None:
         """What the client has sent and the ledger has not yet taken is little again: read on."""
         ...

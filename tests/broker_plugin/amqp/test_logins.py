@@ -129,8 +129,9 @@ class TestTold:
     def test_no_password_is_told(self, response: str) -> None:
         told = Told()
         method = commands.Connection.StartOk({}, "PLAIN", response, "en_US")
-        with pytest.raises(LoginRefused):
-            Logins(USERS, told).user_of(method, "127.0.0.1")
+        verdicts: list[object] = []
+        Logins(USERS, told).judge(method, "127.0.0.1", verdicts.append)
+        assert [type(each) for each in verdicts] == [LoginRefused]
         assert len(told) == 1 and "wrong" not in told[0][0] and told[0][3] in (
             "the user or the password is wrong",
             "it cannot be read",

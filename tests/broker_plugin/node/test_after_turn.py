@@ -48,7 +48,7 @@ class Door:
 
 def served_by(server: Any) -> EmbeddedClients:
     clients: Any = EmbeddedClients.__new__(EmbeddedClients)
-    clients._amqp = server
+    clients._amqp, clients._take_over = server, None
     return clients  # type: ignore[no-any-return]
 
 

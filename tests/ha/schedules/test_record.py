@@ -20,6 +20,7 @@ from tests.ha.schedules.test_joiner import force_resync
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_disk import CLUSTER_ID
 from tests.support.steps import answered, backups_of, declared, publish, survivors_agree
+from txobserver.access import Access
 from txobserver.calls import KeptCalls
 from txobserver.events import GenerationStart
 from txobserver.ids import Member, Position
@@ -127,7 +128,9 @@ def test_a_checkpoint_of_before_the_snapshot_does_not_make_the_store_whole() -> 
     replica.begin_resync()
     assert not replica.whole
     outcomes = replica.contents.table.outcomes.meta
-    replica.end_resync(Position(1, 5), [Position(1, 1)], replica.contents.configuration, {}, outcomes, [], KeptCalls())
+    replica.end_resync(
+        Position(1, 5), [Position(1, 1)], replica.contents.configuration, {}, outcomes, [], KeptCalls(), Access()
+    )
     replica.checkpoint_written()
     assert not replica.whole
     replica.checkpoint()

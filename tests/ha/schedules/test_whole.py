@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ha.apply.replica import Replica
 from tests.ha.schedules.test_record import copied_and_not_saved, promote
 from tests.support.messages import TEXT
+from txobserver.access import Access
 from txobserver.calls import KeptCalls
 from txobserver.events import GenerationStart, TxEnqueue, TxEvent, TxOpen
 from txobserver.ids import Position
@@ -23,7 +24,9 @@ def test_a_checkpoint_of_the_middle_of_a_copy_does_not_make_the_store_whole() ->
     replica.begin_resync()
     assert replica.checkpoint().meta.resyncing
     outcomes = replica.contents.table.outcomes.meta
-    replica.end_resync(Position(1, 5), [Position(1, 1)], replica.contents.configuration, {}, outcomes, [], KeptCalls())
+    replica.end_resync(
+        Position(1, 5), [Position(1, 1)], replica.contents.configuration, {}, outcomes, [], KeptCalls(), Access()
+    )
     replica.checkpoint_written()
     assert not replica.whole
     assert not replica.checkpoint().meta.resyncing
@@ -48,7 +51,14 @@ def test_the_checkpoint_of_a_copy_holds_open_transactions_from_their_first_event
     outcomes, transactions = replica.contents.table.outcomes.meta, {7: list(events), 9: [(60, TxOpen(9))]}
     configuration = replica.contents.configuration
     replica.end_resync(
-        Position(2, 120), [Position(1, 1), Position(2, 95)], configuration, transactions, outcomes, [], KeptCalls()
+        Position(2, 120),
+        [Position(1, 1), Position(2, 95)],
+        configuration,
+        transactions,
+        outcomes,
+        [],
+        KeptCalls(),
+        Access(),
     )
     base.write(replica.checkpoint())
     assert not base.queues.get(5) and not base.meta.summaries, "a queue that the primary does not have"

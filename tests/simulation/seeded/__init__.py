@@ -16,6 +16,7 @@ from tests.simulation.seeded import (
     record,
     shell,
     transactions,
+    users,
     versions,
 )
 from tests.simulation.seeded.planting import SEEDED, Seeded, find
@@ -36,5 +37,6 @@ __all__ = [
     "record",
     "shell",
     "transactions",
+    "users",
     "versions",
 ]

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from tests.simulation.calls_run import CallsRun
 from tests.simulation.mixed import MixedRun
 from tests.simulation.run import Result, Run
+from tests.simulation.users_run import UsersRun
 from tests.support.invariants import unchecked
 from tests.support.planted import first_that_breaks
 
@@ -20,7 +21,8 @@ class Seeded:
     """``promises``: whose checkers may find it; ``rare``: it takes some hundred seeds.
 
     ``first``: where the slice begins to look, since the seeds before have been seen not to find it. ``mixed``: it takes
-    nodes of different releases (``tests.simulation.mixed``); ``calls``: cluster calls (``tests.simulation.calls_run``).
+    nodes of different releases (``tests.simulation.mixed``); ``calls``: cluster calls (``tests.simulation.calls_run``);
+    ``users``: changes of users (``tests.simulation.users_run``).
     """
 
     name: str
@@ -30,18 +32,19 @@ class Seeded:
     first: int = 0
     mixed: bool = False
     calls: bool = False
+    users: bool = False
 
 
 SEEDED: list[Seeded] = []
 
 
 def seeded(
-    *promises: str, rare: bool = False, first: int = 0, mixed: bool = False, calls: bool = False
+    *promises: str, rare: bool = False, first: int = 0, mixed: bool = False, calls: bool = False, users: bool = False
 ) -> Callable[[Callable[[ExitStack], None]], Callable[[ExitStack], None]]:
     """Register a fault under the name of its function."""
 
     def register(plant: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
-        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls))
+        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls, users))
         return plant
 
     return register
@@ -52,7 +55,7 @@ def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
 
     Invariants are not checked: what they find would not show whether the checkers do.
     """
-    run = MixedRun if fault.mixed else CallsRun if fault.calls else Run
+    run = MixedRun if fault.mixed else CallsRun if fault.calls else UsersRun if fault.users else Run
     with unchecked():
         return first_that_breaks(fault.plant, fault.promises, lambda seed: run(seed).run(), range(first, first + seeds))
 

@@ -1,0 +1,1 @@
+"""``txha users``: who may use the cluster."""

@@ -1,0 +1,28 @@
+"""Steps of configuration that an operator asks for at a node that is not the primary.
+
+Only nodes that name the feature ``users`` are sent any of these.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ha.messages.numbers import Number
+
+
+class StepAsk(msgspec.Struct, array_like=True, tag=51):
+    """Append this step. ``number`` names the request; the node that asks does not give it to another one."""
+
+    generation: Number
+    number: Number
+    operation: str
+    name: str
+    arguments: bytes
+
+
+class StepTold(msgspec.Struct, array_like=True, tag=52):
+    """The step has passed the commit point and was carried out, or was not, for this reason."""
+
+    generation: Number
+    number: Number
+    error: str | None

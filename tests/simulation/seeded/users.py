@@ -1,0 +1,119 @@
+"""Faults in the users of the cluster: a node lets in whom others do not, or an operator is told what is not so."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from ha.catchup.snapshot_end import Ending
+from ha.relay import StepRelay
+from tests.simulation.seeded.planting import replace, seeded
+from txobserver.access import ADD_USER, Access
+from txobserver.refusal import Refusal
+from txobserver.state.contents import Contents
+
+
+@seeded("P7", users=True)
+def a_user_is_applied_at_one_node_only(stack: ExitStack) -> None:
+    """A backup keeps what comes about users, and does nothing with it; the primary, which answers, does."""
+
+    def make(original: Any) -> Any:
+        seen: dict[int, int] = {}
+
+        def apply(self: Access, step: Any) -> Any:
+            times = seen[step.config_id] = seen.get(step.config_id, 0) + 1
+            if step.operation == ADD_USER and times > 1:
+                self.events, self.last = self.events + 1, step.config_id
+                return None
+            return original(self, step)
+
+        return apply
+
+    replace(stack, Access, "apply", make)
+
+
+@seeded("P7", users=True)
+def a_copy_leaves_users_out(stack: ExitStack) -> None:
+    """A joiner begins without any, and goes on by the stream."""
+    replace(stack, Ending, "_let_in", lambda original: lambda self: iter(()))
+
+
+@seeded("P7", users=True)
+def a_checkpoint_leaves_users_out(stack: ExitStack) -> None:
+    """A node that starts again has those of the steps behind its checkpoint."""
+
+    def make(original: Any) -> Any:
+        def meta(self: Contents, *args: Any) -> Any:
+            return msgspec.structs.replace(original(self, *args), access=Access())
+
+        return meta
+
+    replace(stack, Contents, "meta", make)
+
+
+@seeded("P7", users=True)
+def a_hash_made_anew_takes_the_place_of_a_new_password(stack: ExitStack) -> None:
+    """What a login has verified is not compared with what stands there."""
+
+    def make(original: Any) -> Any:
+        def apply(self: Access, step: Any) -> Any:
+            refusal = original(self, step)
+            if refusal is Refusal.CHANGED:
+                hash_ = msgspec.msgpack.decode(step.arguments)[0]
+                self._put(msgspec.structs.replace(self.users[step.name], hash=hash_))
+                return None
+            return refusal
+
+        return apply
+
+    replace(stack, Access, "apply", make)
+
+
+@seeded("P7", users=True)
+def an_operator_is_told_before_the_stream_has_decided(stack: ExitStack) -> None:
+    """The answer comes when the step has been passed on."""
+
+    def make(original: Any) -> Any:
+        def at(self: StepRelay, primary: str, generation: int, step: Any, done: Any) -> None:
+            original(self, primary, generation, step, lambda error: None)
+            done(None)
+
+        return at
+
+    replace(stack, StepRelay, "at", make)
+
+
+@seeded("P7", users=True)
+def a_refusal_is_told_as_done(stack: ExitStack) -> None:
+    """The relay knows that a step has passed the commit point, and not what became of it."""
+
+    def make(original: Any) -> Any:
+        def answered(self: StepRelay, message: Any) -> None:
+            error = None if message.error in set(Refusal) else message.error
+            original(self, msgspec.structs.replace(message, error=error))
+
+        return answered
+
+    replace(stack, StepRelay, "answered", make)
+
+
+@seeded("P7", users=True)
+def an_unknown_outcome_is_told_as_refused(stack: ExitStack) -> None:
+    """The primary changed before it answered, and the step is in its log."""
+
+    def make(original: Any) -> Any:
+        def lost(self: StepRelay) -> None:
+            waiting, self.waiting = self.waiting, {}
+            for done in waiting.values():
+                done("this node knows no primary at the moment; ask again")
+
+        return lost
+
+    replace(stack, StepRelay, "lost", make)
+
+
+@seeded("P12", users=True)
+def nobody_answers_when_the_primary_has_changed(stack: ExitStack) -> None:
+    replace(stack, StepRelay, "lost", lambda original: lambda self: None)

@@ -1,0 +1,59 @@
+"""Users: nodes at one position let the same users in, and an operator is told what the stream decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ha.relay import NO_PRIMARY, NOT_ACTIVE
+from tests.simulation.checker import Checker
+from tests.simulation.user_reference import UserReference
+from txobserver.ids import Position
+
+if TYPE_CHECKING:
+    from tests.simulation.seen import Process, Truth
+
+DECIDED = {None, "exists", "gone", "changed meanwhile"}
+"""Answers that say what became of a step where it stands in the stream"""
+
+
+class SameUsers(Checker):
+    """``_refused``: the labels of the steps that were told to be in no stream."""
+
+    promise = "P7"
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self.stream = UserReference()
+        self._refused: set[str] = set()
+
+    def changed(self, change: object) -> None:
+        for label in self.stream.take(self.truth.canonical):
+            if label in self._refused:
+                self.fail(f"the step {label} stands in the stream, and was told not to")
+
+    def stands_at(self, process: Process, applied: Position) -> None:
+        replica = process.core.replica
+        if replica.resyncing:
+            return
+        found = {name: (user.hash, user.tags) for name, user in replica.contents.access.users.items()}
+        expected = self.stream.as_of(applied.sequence)
+        if found != expected:
+            self.fail(f"{process.name} at {applied} lets {found} in, and the stream leads to {expected}")
+
+    def user_answered(
+        self, process: Process, label: str, name: str, before: dict[str | None, int], error: str | None
+    ) -> None:
+        """A node tells an operator what became of a step. Without a label: of a deletion of ``name``; ``before``: how
+        often that had come to what, when it was asked for."""
+        if error not in DECIDED:
+            if error in (NO_PRIMARY, NOT_ACTIVE) and label:
+                self._refused.add(label)
+                if label in self.stream.results:
+                    self.fail(f"{process.name} tells that {label} stands in no stream, and it does")
+            return
+        if label:
+            if self.stream.results.get(label, "nothing") != error:
+                became = self.stream.results.get(label, "nothing")
+                self.fail(f"{process.name} tells that {label} came to {error}, and it came to {became}")
+        elif self.stream.deletions[name, error] <= before[error]:
+            self.fail(f"{process.name} tells that the deletion of {name} came to {error}, and none did")

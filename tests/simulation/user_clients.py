@@ -1,0 +1,77 @@
+"""Operators who add, change and delete users at any node, while nodes fail; and logins that make hashes anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.user_reference import UserReference
+from txobserver.access import (
+    User,
+    add_user_step,
+    delete_user_step,
+    found_users_step,
+    set_password_step,
+    set_tags_step,
+)
+from txobserver.events import Configure
+
+if TYPE_CHECKING:
+    from tests.simulation.seen import Cluster, Process
+
+NAMES = ("ann", "bob", "cem", "dot")
+PAUSE = 0.01, 0.1
+
+
+class UserOperator:
+    """``waiting``: the requests that are not answered, with the process that was asked."""
+
+    def __init__(self, cluster: Cluster, stream: UserReference, number: int) -> None:
+        self.waiting: dict[int, Process] = {}
+        self.stopping = False
+        self._cluster = cluster
+        self._stream = stream
+        self._number = number
+        self._chance = cluster.world.chance(f"users/{number}")
+        self._asked = 0
+        self._later()
+
+    def _later(self) -> None:
+        self._cluster.world.after(self._chance.uniform(*PAUSE), self._act)
+
+    def _act(self) -> None:
+        if self.stopping:
+            return
+        there = [process for process in self._cluster.running() if process.failed is None]
+        if there:
+            self._ask(self._chance.choice(there))
+        self._later()
+
+    def _ask(self, process: Process) -> None:
+        self._asked += 1
+        number, name = self._asked, self._chance.choice(NAMES)
+        label = f"{self._number}/{number}"
+        step = self._drawn(process, name, label)
+        if step.operation == "user.delete":
+            label = ""
+        before = {each: self._stream.deletions[name, each] for each in (None, "gone")}
+        self.waiting[number] = process
+
+        def done(error: str | None) -> None:
+            self._cluster.world.say(process.name, f"answers {step.operation} {name} {label}: {error}")
+            del self.waiting[number]
+            self._cluster.truth.calls("user_answered", process, label, name, before, error)
+
+        process.operate(lambda: process.core.configure(step, done))
+
+    def _drawn(self, process: Process, name: str, label: str) -> Configure:
+        what = self._chance.random()
+        there = process.core.replica.contents.access.users.get(name)
+        if what < 0.35:
+            return add_user_step(name, label, ("t",))
+        if what < 0.6:
+            return delete_user_step(name)
+        if what < 0.75:
+            return set_tags_step(name, (label,))
+        if what < 0.97:
+            return set_password_step(name, label, there.hash if there is not None and what > 0.85 else "")
+        return found_users_step([User("own", "h")], label)

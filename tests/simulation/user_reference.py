@@ -1,0 +1,77 @@
+"""The users that the one stream leads to, read anew and in the plainest way, as of any position; for their checker."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from txobserver.events import Configure, Event
+
+Users = dict[str, tuple[str, tuple[str, ...]]]
+"""Hash and tags, by name"""
+
+
+@dataclass
+class UserReference:
+    """``results``: of each step, by the label that its arguments have, why it was not carried out, or None.
+
+    ``deletions``: how often the deletion of a name came to what. ``at``, ``after``: sequences, and what followed.
+    """
+
+    users: Users = field(default_factory=dict)
+    results: dict[str, str | None] = field(default_factory=dict)
+    deletions: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    at: list[int] = field(default_factory=list)
+    after: list[Users] = field(default_factory=list)
+    steps: int = 0
+    looked: int = 0
+
+    def take(self, canonical: list[tuple[int, Event]]) -> list[str]:
+        """What the stream has come to since the last look; the labels of the new steps."""
+        labels = []
+        for index in range(self.looked, len(canonical)):
+            event = canonical[index][1]
+            if isinstance(event, Configure) and event.operation.startswith("user."):
+                labels.append(self._step(event))
+                self.at.append(index + 1)
+                self.after.append(dict(self.users))
+        self.looked = len(canonical)
+        return labels
+
+    def as_of(self, sequence: int) -> Users:
+        """After the event at this sequence."""
+        found = bisect_right(self.at, sequence)
+        return self.after[found - 1] if found else {}
+
+    def _step(self, event: Configure) -> str:
+        self.steps += 1
+        name, there = event.name, self.users.get(event.name)
+        said: list[Any] = msgspec.msgpack.decode(event.arguments) if event.arguments else []
+        if event.operation == "user.delete":
+            refusal = None if self.users.pop(name, None) is not None else "gone"
+            self.deletions[name, refusal] += 1
+            return ""
+        label, refusal = "", None
+        if event.operation == "user.found":
+            label = said[1]
+            if self.steps > 1:
+                refusal = "exists"
+            else:
+                self.users = {user: (hash_, tuple(tags)) for user, hash_, tags, _ in said[0]}
+        elif event.operation == "user.add":
+            label, refusal = said[0], "exists" if there else None
+            self.users.setdefault(name, (said[0], tuple(said[1])))
+        elif there is None:
+            label, refusal = said[0] if event.operation == "user.password" else said[0][0], "gone"
+        elif event.operation == "user.password":
+            label, refusal = said[0], "changed meanwhile" if said[1] and said[1] != there[0] else None
+            self.users[name] = there if refusal else (said[0], there[1])
+        else:
+            label = said[0][0]
+            self.users[name] = there[0], tuple(said[0])
+        self.results[label] = refusal
+        return label

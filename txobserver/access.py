@@ -1,0 +1,208 @@
+"""Who may use the cluster, as the applied prefix of the stream leads to it: users (seed 000, *state*).
+
+Users are steps of configuration like any other: numbered by the one numbering, the same on every node at the same
+position, and kept in checkpoints and snapshots with a digest. A step holds a password as a hash, never in clear.
+
+What a step depends on is judged here, where it is applied: two operators may add one user at the same time, and the
+hash that a login makes anew must not take the place of a password that was changed meanwhile
+(``rehashed_over_a_new_password``).
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from txobserver.events import Configure
+from txobserver.refusal import Refusal
+
+ADD_USER: Final = "user.add"
+SET_PASSWORD: Final = "user.password"
+SET_TAGS: Final = "user.tags"
+DELETE_USER: Final = "user.delete"
+FOUND_USERS: Final = "user.found"
+ACCESS = frozenset({ADD_USER, SET_PASSWORD, SET_TAGS, DELETE_USER, FOUND_USERS})
+"""The steps of configuration that are about who may use the cluster."""
+USERS_FEATURE: Final = "users"
+"""What a node names that can apply them."""
+MOST_USERS: Final = 10_000
+"""Of one cluster: all of them stand in each checkpoint."""
+LONGEST_NAME: Final = 255
+"""Bytes of a user's name, and of a tag."""
+LONGEST_HASH: Final = 1024
+"""Characters of what is kept of a password."""
+MOST_TAGS: Final = 64
+"""Of one user."""
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+class User(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A user. ``hash``: what is kept of the password; ``number``: the config_id of the step that added the user."""
+
+    name: str
+    hash: str
+    tags: tuple[str, ...] = ()
+    number: int = 0
+
+
+class NewUser(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The arguments of ``ADD_USER``."""
+
+    hash: str
+    tags: tuple[str, ...]
+
+
+class NewPassword(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The arguments of ``SET_PASSWORD``. ``instead_of``: the hash that must stand there; "": whichever does."""
+
+    hash: str
+    instead_of: str
+
+
+class NewTags(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The arguments of ``SET_TAGS``."""
+
+    tags: tuple[str, ...]
+
+
+class FoundUsers(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The arguments of ``FOUND_USERS``: the users of the first primary's own file, of which ``source`` is a hash."""
+
+    users: list[User]
+    source: str
+
+
+_ARGUMENTS: dict[str, Any] = {
+    ADD_USER: NewUser,
+    SET_PASSWORD: NewPassword,
+    SET_TAGS: NewTags,
+    FOUND_USERS: FoundUsers,
+}
+
+
+def add_user_step(name: str, hash_: str, tags: tuple[str, ...] = ()) -> Configure:
+    """Adds a user; refused with EXISTS if there is one of this name."""
+    return Configure(0, ADD_USER, name, _encode(NewUser(hash_, tags)))
+
+
+def set_password_step(name: str, hash_: str, instead_of: str = "") -> Configure:
+    """Gives a user another password; GONE if there is none, CHANGED if another hash stands there."""
+    return Configure(0, SET_PASSWORD, name, _encode(NewPassword(hash_, instead_of)))
+
+
+def set_tags_step(name: str, tags: tuple[str, ...]) -> Configure:
+    """Gives a user these tags and no others; GONE if there is none."""
+    return Configure(0, SET_TAGS, name, _encode(NewTags(tags)))
+
+
+def delete_user_step(name: str) -> Configure:
+    """Deletes a user; GONE if there is none."""
+    return Configure(0, DELETE_USER, name, b"")
+
+
+def found_users_step(users: list[User], source: str) -> Configure:
+    """The cluster keeps its users from here on, and these are the first; EXISTS if it does already."""
+    return Configure(0, FOUND_USERS, "*", _encode(FoundUsers(users, source)))
+
+
+def check_access_step(step: Configure) -> None:
+    """Whether a step of ``ACCESS`` can be, whatever it meets where it is applied. Raises ValueError."""
+    kind = _ARGUMENTS.get(step.operation)
+    arguments = None if kind is None else msgspec.msgpack.decode(step.arguments, type=kind)
+    if kind is None and step.arguments:
+        raise ValueError("it has arguments")
+    _check_text("a name", step.name)
+    if isinstance(arguments, FoundUsers):
+        if len({each.name for each in arguments.users}) != len(arguments.users):
+            raise ValueError("a user is named twice")
+        for user in arguments.users:
+            _check_text("a name", user.name)
+            _check(user.hash, user.tags)
+    elif arguments is not None:
+        _check(getattr(arguments, "hash", "x"), getattr(arguments, "tags", ()))
+
+
+def _check(hash_: str, tags: tuple[str, ...]) -> None:
+    if not 1 <= len(hash_) <= LONGEST_HASH:
+        raise ValueError(f"a hash of {len(hash_)} characters")
+    if len(tags) > MOST_TAGS or len(set(tags)) != len(tags):
+        raise ValueError(f"{len(tags)} tags; a user has {MOST_TAGS} at most, and none twice")
+    for tag in tags:
+        _check_text("a tag", tag)
+
+
+def _check_text(what: str, text: str) -> None:
+    if not 1 <= len(text.encode("utf-8", "surrogatepass")) <= LONGEST_NAME:
+        raise ValueError(f"{what} takes 1 to {LONGEST_NAME} bytes")
+
+
+class Access(msgspec.Struct, array_like=True):
+    """``users`` by their names. ``source``: the hash of the file that the first ones came from, "" if from none.
+
+    ``events``: how many steps of ``ACCESS`` have been applied; while there is none, nodes go by their own files.
+    ``last``: the config_id of the last one, so what was judged by an earlier one is known to be out of date.
+    """
+
+    users: dict[str, User] = {}
+    source: str = ""
+    events: int = 0
+    last: int = 0
+
+    def copy(self) -> Access:
+        """The same, independent of this one."""
+        return Access(self.users, self.source, self.events, self.last)
+
+    def digest(self) -> int:
+        """64 bits over all of it; 0 where there never was a step."""
+        if not self.events:
+            return 0
+        content = [self.users[name] for name in sorted(self.users)]
+        whole = _encode((content, self.source, self.events, self.last))
+        return int.from_bytes(blake2b(whole, digest_size=8).digest(), "big")
+
+    def apply(self, step: Configure) -> Refusal | None:
+        """Carry out a step of ``ACCESS``; returns why it was not. What is held is replaced, never changed: copies
+        share it."""
+        self.events += 1
+        self.last = step.config_id
+        if step.operation == FOUND_USERS:
+            return self._found(step)
+        there = self.users.get(step.name)
+        if step.operation == ADD_USER:
+            if there is not None:
+                return Refusal.EXISTS
+            if len(self.users) >= MOST_USERS:
+                return Refusal.TOO_MANY
+            new = msgspec.msgpack.decode(step.arguments, type=NewUser)
+            self._put(User(step.name, new.hash, new.tags, step.config_id))
+            return None
+        if there is None:
+            return Refusal.GONE
+        if step.operation == DELETE_USER:
+            self.users = {name: user for name, user in self.users.items() if name != step.name}
+            return None
+        if step.operation == SET_TAGS:
+            tags = msgspec.msgpack.decode(step.arguments, type=NewTags).tags
+            self._put(msgspec.structs.replace(there, tags=tags))
+            return None
+        password = msgspec.msgpack.decode(step.arguments, type=NewPassword)
+        if password.instead_of and password.instead_of != there.hash:
+            return Refusal.CHANGED
+        self._put(msgspec.structs.replace(there, hash=password.hash))
+        return None
+
+    def _found(self, step: Configure) -> Refusal | None:
+        if self.events > 1:
+            return Refusal.EXISTS
+        found = msgspec.msgpack.decode(step.arguments, type=FoundUsers)
+        if len(found.users) > MOST_USERS:
+            return Refusal.TOO_MANY
+        self.users = {each.name: msgspec.structs.replace(each, number=step.config_id) for each in found.users}
+        self.source = found.source
+        return None
+
+    def _put(self, user: User) -> None:
+        self.users = {**self.users, user.name: user}
