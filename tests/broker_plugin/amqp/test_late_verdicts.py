@@ -157,6 +157,7 @@ def test_the_connections_of_a_deleted_user_are_closed_and_give_back_what_they_ho
     assert "Queue.DeclareOk" in guest.frames()[0]
 
 
+@pytest.mark.plain
 def test_many_connections_of_a_user_end_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_module, "EXPELLED", 3)
     harness = Harness()
