@@ -2,6 +2,10 @@
 
 A turn is all that the loop calls between two looks at its sockets and timers. It is measured in processor time of the
 loop's thread, so neither a process that was stopped nor a machine that is busy with others looks like a long turn.
+
+The monitor must cost little, since it stands around everything that the loop calls. Processor time takes a call of the
+system, and to be called when a turn ends takes another turn of the loop. So it asks for both only when the calls since
+it last did have taken ten milliseconds, by the time that passed: what it tells of a turn may be so much too long.
 """
 
 from __future__ import annotations
@@ -17,23 +21,30 @@ from broker_plugin.logs.formats import tell
 log = logging.getLogger("txha.turns")
 LONG_SECONDS = 0.05
 """Of processor time: a turn that takes more is logged."""
+LOOK_SECONDS = 0.01
+"""When calls have taken so long, the monitor looks how much processor time that was when their turn has ended."""
 
 
 class TurnMonitor:
-    """Of one loop, in whose next turn ``later`` calls. ``clock`` tells the processor time of its thread, in seconds.
+    """Of one loop, in whose next turn ``later`` calls.
 
-    ``client`` is whose bytes were carried out last in this turn.
+    ``processor`` tells the processor time of its thread, ``passing`` the time that passes; both in seconds. ``client``
+    is whose bytes were carried out last in this turn.
     """
 
     def __init__(
-        self, later: Callable[[Callable[[], None]], object], clock: Callable[[], float] = time.thread_time
+        self,
+        later: Callable[[Callable[[], None]], object],
+        processor: Callable[[], float] = time.thread_time,
+        passing: Callable[[], float] = time.monotonic,
     ) -> None:
         self.client = ""
         self._later = later
-        self._clock = clock
-        self._began: float | None = None
-        self._inside = False
-        self._longest = 0.0
+        self._processor = processor
+        self._passing = passing
+        self._before: float | None = None
+        self._inside = self._told = False
+        self._passed = self._longest = 0.0
         self._call: object = None
 
     def begin(self) -> float | None:
@@ -41,27 +52,30 @@ class TurnMonitor:
         if self._inside:
             return None
         self._inside = True
-        now = self._clock()
-        if self._began is None:
-            self._began = now
-            self._later(self._ended)
-        return now
+        if self._before is None:
+            self._before = self._processor()
+        return self._passing()
 
     def end(self, call: object, began: float) -> None:
         """It has returned, or failed."""
         self._inside = False
-        seconds = self._clock() - began
+        seconds = self._passing() - began
+        self._passed += seconds
         if seconds > self._longest:
             self._longest, self._call = seconds, call
+        if self._passed > LOOK_SECONDS and not self._told:
+            self._told = True
+            self._later(self._ended)
 
     def _ended(self) -> None:
         """Another turn has begun."""
-        assert self._began is not None
-        seconds = self._clock() - self._began
-        if seconds > LONG_SECONDS:
+        assert self._before is not None
+        now = self._processor()
+        if now - self._before > LONG_SECONDS:
+            seconds = now - self._before
             tell(log, logging.WARNING, LongTurn(seconds, name_of_call(self._call), self._longest, self.client))
-        self._began = self._call = None
-        self._longest, self.client = 0.0, ""
+        self._before, self._call, self.client = now, None, ""
+        self._told, self._passed, self._longest = False, 0.0, 0.0
 
 
 def name_of_call(call: object) -> str:

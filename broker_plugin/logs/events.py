@@ -294,9 +294,10 @@ class LoopError(NamedTuple):
 
 
 class LongTurn(NamedTuple):
-    """A turn of the event loop took so many seconds of processor time, most of them in this ``call``, ``call_seconds``.
+    """A turn of the event loop took so many seconds of processor time. The ``call`` that took longest in it was this.
 
-    ``client``: whose bytes were carried out last in it; empty if none were.
+    ``call_seconds``: the time that passed meanwhile. ``client``: whose bytes were carried out last in the turn; empty
+    if none were.
     """
 
     seconds: float

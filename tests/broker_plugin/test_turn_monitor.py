@@ -11,26 +11,32 @@ import pytest
 from broker_plugin.guard import Guard
 from broker_plugin.logs.events import LongTurn
 from broker_plugin.logs.formats import EventMessage
-from broker_plugin.turn_monitor import LONG_SECONDS, TurnMonitor
+from broker_plugin.turn_monitor import LONG_SECONDS, LOOK_SECONDS, TurnMonitor
 from tests.support.guards import strict_guard
 
 
 class Processor:
-    """Its time passes when it is spent."""
+    """Its time passes when it is spent. ``passed``: the time that has passed, also without it."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now = self.passed = 0.0
+        self.asked = 0
 
     def __call__(self) -> float:
+        self.asked += 1
         return self.now
 
     def work(self, seconds: float) -> None:
         self.now += seconds
+        self.passed += seconds
+
+    def wait(self, seconds: float) -> None:
+        self.passed += seconds
 
 
 def watched() -> tuple[Guard, Processor]:
     processor, guard = Processor(), strict_guard()
-    guard.monitor = TurnMonitor(guard.call_soon, processor)
+    guard.monitor = TurnMonitor(guard.call_soon, processor, lambda: processor.passed)
     return guard, processor
 
 
@@ -67,3 +73,32 @@ async def test_what_the_loop_calls_later_is_measured_too(caplog: pytest.LogCaptu
     for _ in range(3):
         await asyncio.sleep(0)
     assert [event.call for event in logged(caplog)] == ["Processor.work"]
+
+
+async def test_a_turn_that_waits_for_a_processor_is_not_long(caplog: pytest.LogCaptureFixture) -> None:
+    guard, processor = watched()
+    guard.run(processor.wait, 1.0)
+    await asyncio.sleep(0)
+    assert not logged(caplog)
+
+
+async def test_the_system_is_asked_once_for_a_turn_however_much_is_called_in_it() -> None:
+    """Asked at each call, it took a fifth of a primary's processor time."""
+    guard, processor = watched()
+    guard.run(processor.work, 0.0)
+    before = processor.asked
+    for _ in range(100):
+        guard.run(processor.work, 0.02)
+    await asyncio.sleep(0)
+    assert processor.asked == before + 1
+
+
+async def test_turns_in_which_little_is_called_cost_no_turn_of_the_loop() -> None:
+    processor, guard, told = Processor(), strict_guard(), list[object]()
+    guard.monitor = TurnMonitor(told.append, processor, lambda: processor.passed)
+    for _ in range(10):
+        guard.run(processor.work, LOOK_SECONDS / 11)
+    assert not told
+    guard.run(processor.work, LOOK_SECONDS)
+    guard.run(processor.work, LOOK_SECONDS)
+    assert len(told) == 1
