@@ -64,6 +64,7 @@ class EffectChecks:
         self._frames = DeepChecks(DECODED_EVERY)
         self._checkpoints = DeepChecks(DEEP_EVERY // 16)
         self._cut = False
+        self._before: Role | None = None
 
     def check(self, role: Role, effects: list[Effect]) -> None:
         """The effects of one turn, in order; ``role`` is that of its end."""
@@ -72,6 +73,7 @@ class EffectChecks:
             found = _EFFECTS.get(type(effect))
             assert found is not None, f"P11: no interpreter carries out {type(effect).__name__}"
             found(self, role, effect)
+        self._before = role
 
     def _acknowledge(self, then: Acknowledge, sequence: int) -> None:
         node = self._node
@@ -132,6 +134,8 @@ class EffectChecks:
         assert later, f"P10: {type(message).__name__} of generation {message.generation} is sent"
         found = _MESSAGES.get(type(message))
         assert found is not None, f"P10: no node knows what to do with {type(message).__name__}"
+        if isinstance(message, StepTold | DeskAnswer) and isinstance(self._before, Leading):
+            role = self._before  # it may have been given before this turn has ended the role
         found(self._node, role, message)
 
     def read_log(self, role: Role, effect: ReadLog) -> None:
@@ -333,20 +337,12 @@ def _let_in(node: Node, role: Role, message: SnapshotAccess) -> None:
     assert message.rest is None or not message.rest.users, "P7: users are copied twice"
 
 
-def _asks(node: Node, role: Role, message: StepAsk) -> None:
-    assert not isinstance(role, Leading), f"P12: a primary asks another for {message.operation}"
+def _asks(node: Node, role: Role, message: StepAsk | DeskRequest) -> None:
+    assert not isinstance(role, Leading), f"P10: a primary asks another by {type(message).__name__}"
 
 
-def _told(node: Node, role: Role, message: StepTold) -> None:
-    assert isinstance(role, Leading), "P12: an answer about a step comes from no primary"
-
-
-def _desk_request(node: Node, role: Role, message: DeskRequest) -> None:
-    assert not isinstance(role, Leading), "P13: a primary asks the desk of another"
-
-
-def _desk_answer(node: Node, role: Role, message: DeskAnswer) -> None:
-    assert isinstance(role, Leading), f"P13: {type(message).__name__} comes from no primary"
+def _answers(node: Node, role: Role, message: StepTold | DeskAnswer) -> None:
+    assert isinstance(role, Leading), f"P10: {type(message).__name__} comes from no primary"
 
 
 def _sums(node: Node, role: Role, message: SnapshotQueues) -> None:
@@ -390,8 +386,8 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     SnapshotCalls: _called,
     SnapshotAccess: _let_in,
     StepAsk: _asks,
-    StepTold: _told,
-    **dict.fromkeys(get_args(DeskRequest), _desk_request),
-    **dict.fromkeys(get_args(DeskAnswer), _desk_answer),
+    StepTold: _answers,
+    **dict.fromkeys(get_args(DeskRequest), _asks),
+    **dict.fromkeys(get_args(DeskAnswer), _answers),
     SnapshotEnd: _copy_ends,
 }

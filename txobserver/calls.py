@@ -36,7 +36,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class CallMark(NamedTuple):
-    """All calls up to ``tnx_id`` are dealt with; ``position``: where the stream says so."""
+    """All calls up to ``tnx_id`` are dealt with; ``position``: up to where the stream says what that takes."""
 
     tnx_id: int
     position: Position

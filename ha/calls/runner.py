@@ -4,8 +4,12 @@ Promise (P13): every call behind the node's snapshot is run here, in order, with
 
 Only what has passed the commit point is looked at (``Contents.calls``), so no number that the cursor holds is ever cut
 off and given again, but where an operator accepts a loss. Then the cursor's position is on no prefix of this stream any
-more, and the node runs again what is kept, as one does that comes with a new store. A call that
-fails is tried again every ``call_retry`` seconds, and the later ones wait; what the stream holds is applied meanwhile.
+more, and the node runs again what is kept, as one does that comes with a new store. That position is up to where the
+node had applied the stream when it came to the call, since what lets it pass over others may stand behind the call
+(``what_let_a_node_pass_over_a_call_is_lost``).
+
+A call that fails is tried again every ``call_retry`` seconds, and the later ones wait; what the stream holds is applied
+meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from ha.calls.hands import Hands
 from ha.calls.standing import is_applied_here
 from ha.effects import RunAction
 from txobserver.calls import NO_MARK, CallMark, KeptCall, KeptCalls, LocalCalls
+from txobserver.ids import Position
 
 
 class CallRunner:
@@ -64,7 +69,7 @@ class CallRunner:
         following = calls.next_for(self._member, cursor.tnx_id)
         covered = calls.covered(self._member, cursor)
         if covered != cursor:
-            self._move(covered)
+            self._move(CallMark(covered.tnx_id, self._replica.applied))
         elif following is None:
             self.failing = None
             self._clear = calls, calls.events, cursor.tnx_id
@@ -76,14 +81,15 @@ class CallRunner:
         return True
 
     def _run(self, call: KeptCall) -> None:
-        record = call.record
+        record, applied = call.record, self._replica.applied
         action = (call.operation, record.version, record.name, record.arguments)
-        self._hands.run(RunAction(0, record.id, call.tnx_id, *action), lambda error: self._ran(call, error))
+        self._hands.run(RunAction(0, record.id, call.tnx_id, *action), lambda error: self._ran(call, applied, error))
 
-    def _ran(self, call: KeptCall, error: str | None) -> None:
+    def _ran(self, call: KeptCall, applied: Position, error: str | None) -> None:
+        """``applied``: as of where this call was the next one."""
         if error is None:
             self.failing = None
-            self._move(max(call.mark, self.cursor))
+            self._move(CallMark(call.tnx_id, applied))
         else:
             self.failing, self._has_failed = call, True
 

@@ -26,7 +26,9 @@ from ha.effects import (
 from ha.log_events import StoreFailed
 from ha.messages import election
 from ha.messages.attaching import AttachmentRefused, Follow, Join, Leave
+from ha.messages.calls import CallStanding
 from ha.messages.copying import ForwardTx, Missing, QueueChange, QueueSnapshot, ResyncBegin, SnapshotEnd, SnapshotQueues
+from ha.messages.steps import StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.messages.wire import Peer
 from tests.support.broken_states import record_of
@@ -142,6 +144,22 @@ def test_a_broken_effect_is_found(kind: str) -> None:
     with pytest.raises(InvariantBroken) as found:
         core.take_effects()
     assert found.value.promise == promise
+
+
+ANSWERS = [CallStanding(1, b"id", 1, [], []), StepTold(1, 1, None)]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
+def test_answer_in_the_turn_of_a_step_down(answer: Any) -> None:
+    """The primary gives it, and learns in the same turn that its lease is over: it was primary when it spoke."""
+    core = declared("q").primary.core
+    core.take_effects()
+    core.emit(Send("b", answer))
+    core.look_at_clock(core.now + 1000.0, 0)
+    assert core.leading is None and Send("b", answer) in core.take_effects()
+    core.emit(Send("b", answer))
+    with pytest.raises(InvariantBroken, match="P10"):
+        core.take_effects()
 
 
 def test_every_message_and_every_effect_is_checked() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ha.calls.answers import ALL, Answer, CallDone, CallLagging, CallNotMade
 from ha.effects import RunAction
 from ha.membership.record import Record
@@ -12,7 +14,8 @@ from tests.simulation.call_reference import CallReference, ReferenceCall
 from tests.simulation.checker import Checker
 from tests.simulation.disk import Disk
 from tests.simulation.surroundings import INITIAL
-from txobserver.calls import LocalCalls
+from txobserver.calls import CALL, LocalCalls
+from txobserver.events import Configure
 from txobserver.ids import Position
 
 if TYPE_CHECKING:
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
 
 class CallsInOrder(Checker):
     """``_ran``: of each disk, the ids of the calls that have succeeded on it and are not undone. ``_since``: of each
-    call that an initiator runs before it is recorded, the last number that there was then."""
+    call that an initiator runs before it is recorded, the last number that there was then. ``_absent``: how often the
+    coordination record had changed when it last did not list a member as ready; ``_appended``: the same, when a primary
+    last appended the record of a call."""
 
     promise = "P13"
 
@@ -33,7 +38,9 @@ class CallsInOrder(Checker):
         self._since: dict[tuple[Disk, bytes], int] = {}
         self._refused: set[bytes] = set()
         self._members: set[str] = set()
+        self._changes = 0
         self._absent: dict[str, int] = {}
+        self._appended: dict[bytes, int] = {}
         self._digests: dict[int, int] = {}
         self._stood: dict[Process, int] = {}
 
@@ -52,12 +59,19 @@ class CallsInOrder(Checker):
     def record_changed(self, record: Record) -> None:
         """Who is no member of the ready set is waited for no more."""
         listed = {str(member) for member in record.ready}
+        self._changes += 1
         self._members |= listed
         for member in self._members - listed:
-            self._absent[member] = len(self.truth.canonical)
+            self._absent[member] = self._changes
 
-    def turned(self, process: Process) -> None:
-        """What is decided in a turn goes by what had been applied before it."""
+    def configuring(self, process: Process, step: Configure) -> None:
+        """The members that a call counts are those where its record is appended: it may be long on its way."""
+        if step.operation == CALL:
+            call_id: bytes = msgspec.msgpack.decode(step.arguments)[0]
+            self._appended[call_id] = self._changes
+
+    def settling(self, process: Process) -> None:
+        """What a node decides in a turn goes by what it has applied by then."""
         self._stood[process] = process.core.replica.applied.sequence
 
     def stands_at(self, process: Process, applied: Position) -> None:
@@ -143,15 +157,15 @@ class CallsInOrder(Checker):
                 self._check_done(process, call, need)
 
     def _check_done(self, process: Process, call: ReferenceCall, need: int) -> None:
-        end = len(self.truth.canonical)
-        has = [str(disk.member) for disk in self.truth.cluster.disks.values() if self._dealt_with(disk, call, end)]
+        """A disk that had it counts, though it may be lost since."""
+        end, disks = len(self.truth.canonical), {*self.truth.cluster.disks.values(), *self._ran}
+        has = sorted(str(disk.member) for disk in disks if self._dealt_with(disk, call, end))
         if need != ALL:
-            away = [member for member, at in self._absent.items() if at >= call.at]  # one that had it, and its disk
-            if len(has) + len(away) < need:
+            if len(has) < need:
                 self.fail(f"{process.name} tells that {need} nodes have call {call.tnx_id}, and {has} have")
             return
         for member in call.members:
-            if member not in has and self._absent.get(member, -1) < call.at:
+            if member not in has and self._absent.get(member, -1) < self._appended[call.id]:
                 self.fail(f"{process.name} tells that all have call {call.tnx_id}, and {member} has not")
 
     def finished(self) -> None:

@@ -42,6 +42,9 @@ class Checker:
     def cut(self, kept: int, changes: list[Change]) -> None:
         """What lay behind ``kept`` is lost, as an operator has accepted; these are the changes up to there."""
 
+    def settling(self, process: Process) -> None:
+        """A node has been told all that is at hand, and is about to draw the consequences."""
+
     def turned(self, process: Process) -> None:
         """A node's turn has ended."""
 

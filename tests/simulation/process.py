@@ -16,7 +16,7 @@ from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
-from broker_plugin.node.shell import Clocks
+from broker_plugin.node.shell import Clocks, Shell
 from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
 from ha.apply.applied import Applied
 from ha.apply.replica import ALL, UNHEARD, Replica
@@ -202,6 +202,7 @@ class Process:
             surroundings=self.surroundings,
         )
         self.surroundings.answers = parts.shell.interpreter
+        parts.shell._settle = self._settle  # type: ignore[method-assign]
         parts.shell.on_turn = lambda: self.cluster.truth.turned(self)
         parts.shell.on_overslept = self._forget_output
         parts.links._on_message = self._on_message
@@ -281,6 +282,11 @@ class Process:
     def _unique(self) -> str:
         self._names += 1
         return f"{self.name}{self._number}-{self._names}"
+
+    def _settle(self) -> None:
+        """As ever."""
+        self.cluster.truth.settling(self)
+        Shell._settle(self.parts.shell)
 
     def _forget_output(self) -> None:
         for link in self.cluster.links:

@@ -61,7 +61,7 @@ class Truth:
     def watch(self, checkers: list[Checker]) -> None:
         """These look on from now on; what happens often is told to those only who want to know of it."""
         self.checkers = checkers
-        for what in ("changed", "turned"):
+        for what in ("changed", "settling", "turned"):
             wanting = [
                 each for each in checkers if getattr(type(each), what) is not getattr(type(each).__mro__[-2], what)
             ]
@@ -154,6 +154,11 @@ class Truth:
         Whether it may still say something of it is ``leaves``' business, and that of P10.
         """
         return process.core.generation < self.losses.generation
+
+    def settling(self, process: Process) -> None:
+        """A node is about to draw the consequences of what it has been told."""
+        for watch in self._watching["settling"]:
+            watch(process)
 
     def turned(self, process: Process) -> None:
         """A node's turn has ended. One whose store has failed may be in the middle of an event, and is about to end."""

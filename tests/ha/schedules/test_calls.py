@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ha.calls.answers import CallDone, CallLagging, CallNotMade, CallUnknown
 from ha.messages.calls import CallAppend, CursorReport
 from tests.ha.calls.test_calls import fails_on, started
+from tests.ha.schedules.test_record import promote
 from tests.support.memory_calls import CallsCluster, call_id
 from tests.support.memory_cluster import MemoryNode
 from txobserver.actions import ActionRegistry
@@ -358,3 +361,32 @@ def test_skip_beside_a_running_action() -> None:
     slow.surroundings.hangs = lambda action: False
     cluster.run(lambda: at_head(cluster))
     assert cluster.ran(slow.name) == [1, 2] and cluster.levels() == ["l2"] * 3
+
+
+@pytest.mark.parametrize("why", ["a skip", "a later call of its name"])
+def test_what_let_a_node_pass_over_a_call_is_lost(why: str) -> None:
+    """An operator accepts the loss of it: the call is to be run there after all, as on all other nodes."""
+    cluster = started(calls_kept=2)
+    primary, (failing, behind) = cluster.primary, cluster.backups()
+    fails_on(cluster, failing.name, 1, 3)
+    cluster.call(behind, 1, "l", need=2)
+    assert cluster.answered(1) == CallDone(1)
+    if why != "a skip":
+        cluster.call(behind, 2, "l", need=2, name="y")
+        assert cluster.answered(2) == CallDone(2)
+    name = killed_with(cluster, behind)
+    if why == "a skip":
+        cluster.control(primary, 90, SKIP, failing.name, 1)
+    else:
+        cluster.call(primary, 3, "lost", need=1)
+        assert cluster.answered(3) == CallDone(3)
+    ran, passed = ([], 1) if why == "a skip" else ([2], 2)
+    cluster.run(lambda: failing.disk.local_calls.cursor.tnx_id == passed)
+    assert cluster.ran(failing.name) == ran, "call 1 was passed over"
+    for gone in (primary.name, failing.name):
+        cluster.kill(gone)
+    left = cluster.start(name)
+    cluster.run(lambda: promote(left) is None)
+    cluster.start(failing.name)
+    cluster.run(lambda: cluster.all_ready() and at_head(cluster))
+    assert cluster.ran(failing.name)[:1] == [1] and cluster.levels() == ["l", "l"]

@@ -65,8 +65,8 @@ def no_intent_is_kept(stack: ExitStack) -> None:
 @seeded("P13", calls=True)
 def the_cursor_moves_before_the_action_has_succeeded(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def ran(self: CallRunner, call: Any, error: str | None) -> None:
-            original(self, call, None)
+        def ran(self: CallRunner, call: Any, applied: Any, error: str | None) -> None:
+            original(self, call, applied, None)
 
         return ran
 
