@@ -21,6 +21,7 @@ from typing import Any
 from broker_plugin.cli.asking import node_status
 from broker_plugin.cli.layout import LOWEST_PORT, ClusterError, ephemeral_range, port_is_free, read_cluster
 from python_tests.harness.waiting import wait_until
+from recovery.reader.node_admin import AdminError, ask
 
 START_SECONDS = 30.0
 HOST_COMMAND = "TXHA_TEST_HOST"
@@ -259,6 +260,14 @@ class LocalCluster:
     def all_ready(self) -> bool:
         """Whether there is a primary and every other node is a ready backup."""
         return sorted(node["state"] for node in self.status()) == ["active"] + ["ready"] * (self.count - 1)
+
+    def keeps_users(self) -> bool:
+        """Whether the users of its nodes' files have become the cluster's: that step has a number, as a call has."""
+        try:
+            nodes = [f"node-{number + 1}" for number in range(self.count)]
+            return all(ask(self.directory / node, "users.list", {}, 10.0) for node in nodes)
+        except AdminError:
+            return False
 
     def state(self, name: str) -> str:
         """The state of one node."""

@@ -33,6 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     hook.chmod(0o755)
     with LocalCluster(tmp_path / "cluster", 3, "--set", f"hooks.h={hook}", "--set", "timing.call_retry=0.2") as running:
         wait_until(running.all_ready, 20, "all nodes ready")
+        wait_until(running.keeps_users, 20, "the cluster's users")
         yield running
 
 
@@ -129,10 +130,10 @@ def test_the_command_shows_a_node_that_fails_and_helps_it_on(cluster: LocalClust
     assert txha("call", "hook", "name=h", "arg=2", "--succeed-num", "2").returncode == 0
     shown = txha("status", "--node", failing, "--json")
     rows = {each["node"]: each for each in json.loads(shown.stdout)["nodes"]}
-    assert shown.returncode == 1 and rows[failing]["failing"] == 1 and "exit status 2" in rows[failing]["reason"]
+    assert shown.returncode == 1 and rows[failing]["failing"] == 2 and "exit status 2" in rows[failing]["reason"]
     found = txha("fix", failing)
-    assert found.returncode == 1 and "skips 1" in found.stdout and "call 2 fails" in found.stderr
-    assert txha("skip", failing, "2").returncode == 0
+    assert found.returncode == 1 and "skips 2" in found.stdout and "call 3 fails" in found.stderr
+    assert txha("skip", failing, "3").returncode == 0
     wait_until(lambda: has_settled(cluster, failing), 20, "the skip")
     assert txha("status").returncode == 0
 

@@ -53,6 +53,7 @@ class StormSite:
         self.cluster.start()
         try:
             self.wait_ready()
+            wait_until(self.cluster.keeps_users, READY_SECONDS, "the cluster's users")
         except BaseException:
             self.cluster.stop()
             raise
