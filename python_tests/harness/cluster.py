@@ -261,14 +261,6 @@ class LocalCluster:
         """Whether there is a primary and every other node is a ready backup."""
         return sorted(node["state"] for node in self.status()) == ["active"] + ["ready"] * (self.count - 1)
 
-    def keeps_users(self) -> bool:
-        """Whether the users of its nodes' files have become the cluster's: that step has a number, as a call has."""
-        try:
-            nodes = [f"node-{number + 1}" for number in range(self.count)]
-            return all(ask(self.directory / node, "users.list", {}, 10.0) for node in nodes)
-        except AdminError:
-            return False
-
     def state(self, name: str) -> str:
         """The state of one node."""
         return next((node["state"] for node in self.status() if node["name"] == name), "down")
@@ -332,3 +324,12 @@ class LocalCluster:
     def wait_state(self, name: str, state: str, seconds: float = START_SECONDS) -> None:
         """Wait until a node is in this state. Raises TimeoutError."""
         wait_until(lambda: self.state(name) == state, seconds, f"the state {state} of {name}", every=0.05)
+
+
+def keeps_users(cluster: LocalCluster) -> bool:
+    """Whether the users of its nodes' files have become the cluster's: that step has a number, as a call has."""
+    nodes = [cluster.directory / f"node-{number + 1}" for number in range(cluster.count)]
+    try:
+        return all(ask(node, "users.list", {}, 10.0) for node in nodes)
+    except AdminError:
+        return False

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.cluster import LocalCluster, keeps_users
 from python_tests.harness.waiting import wait_until
 from recovery.reader.node_admin import AdminError, ask
 
@@ -33,7 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     hook.chmod(0o755)
     with LocalCluster(tmp_path / "cluster", 3, "--set", f"hooks.h={hook}", "--set", "timing.call_retry=0.2") as running:
         wait_until(running.all_ready, 20, "all nodes ready")
-        wait_until(running.keeps_users, 20, "the cluster's users")
+        wait_until(lambda: keeps_users(running), 20, "the cluster's users")
         yield running
 
 

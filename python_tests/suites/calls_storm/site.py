@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.cluster import LocalCluster, keeps_users
 from python_tests.harness.waiting import wait_until
 from recovery.reader.node_admin import AdminError, ask
 
@@ -53,7 +53,7 @@ class StormSite:
         self.cluster.start()
         try:
             self.wait_ready()
-            wait_until(self.cluster.keeps_users, READY_SECONDS, "the cluster's users")
+            wait_until(lambda: keeps_users(self.cluster), READY_SECONDS, "the cluster's users")
         except BaseException:
             self.cluster.stop()
             raise
