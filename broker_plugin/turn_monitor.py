@@ -71,8 +71,8 @@ class TurnMonitor:
         """Another turn has begun."""
         assert self._before is not None
         now = self._processor()
-        if now - self._before > LONG_SECONDS:
-            seconds = now - self._before
+        seconds = now - self._before
+        if seconds > LONG_SECONDS:
             tell(log, logging.WARNING, LongTurn(seconds, name_of_call(self._call), self._longest, self.client))
         self._before, self._call, self.client = now, None, ""
         self._told, self._passed, self._longest = False, 0.0, 0.0

@@ -10,6 +10,7 @@ and before it the last call of each (operation, name). A node that joins, or is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -175,6 +176,10 @@ class KeptCalls(msgspec.Struct, array_like=True):
                 return each
         return None
 
+    def numbered(self, tnx_id: int) -> KeptCall | None:
+        """The call with this number, if it is remembered."""
+        return next((each for each in self.kept if each.tnx_id == tnx_id), None)
+
     def names_of(self, operation: str) -> list[str]:
         """What there was a call of this operation about, such as the flags that are raised."""
         return sorted({each.record.name for each in self.kept if each.operation == operation})
@@ -185,24 +190,23 @@ class KeptCalls(msgspec.Struct, array_like=True):
 
     def next_for(self, member: str, tnx_id: int) -> KeptCall | None:
         """The first call that this member, which has dealt with all up to ``tnx_id``, is to run."""
-        floor = max(tnx_id, self.reset.tnx_id, self.forwarded.get(member, NO_MARK).tnx_id)
-        skipped = self.skips.get(member, ())
-        for each in self.kept:
-            if each.tnx_id > floor and each.tnx_id not in skipped:
-                return each
-        return None
+        return next(self._due(member, tnx_id), None)
 
     def behind(self, member: str, tnx_id: int) -> int:
         """How many calls this member, which has dealt with all up to ``tnx_id``, is to run yet."""
-        floor = max(tnx_id, self.reset.tnx_id, self.forwarded.get(member, NO_MARK).tnx_id)
-        skipped = self.skips.get(member, ())
-        return sum(each.tnx_id > floor and each.tnx_id not in skipped for each in self.kept)
+        return sum(1 for _ in self._due(member, tnx_id))
 
     def covered(self, member: str, cursor: CallMark) -> CallMark:
         """Up to where this member, whose cursor is there, has nothing to run."""
         following = self.next_for(member, cursor.tnx_id)
         passed = [each.mark for each in self.kept if following is None or each.tnx_id < following.tnx_id]
         return max(cursor, self.reset, self.forwarded.get(member, NO_MARK), passed[-1] if passed else NO_MARK)
+
+    def _due(self, member: str, tnx_id: int) -> Iterator[KeptCall]:
+        """In order, what this member is to run behind ``tnx_id``."""
+        floor = max(tnx_id, self.reset.tnx_id, self.forwarded.get(member, NO_MARK).tnx_id)
+        skipped = self.skips.get(member, ())
+        return (each for each in self.kept if each.tnx_id > floor and each.tnx_id not in skipped)
 
     def _trim(self, most: int) -> None:
         """What is older than the history goes, but for the last of each (operation, name)."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from broker_plugin.admin.answers import answering
 from broker_plugin.admin.server import CommandRefused, Handler
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.logs.events import OperatorDecides
@@ -85,13 +86,9 @@ class BranchAdmin:
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         refused: list[str] = []
 
-        def done(error: str | None) -> None:
-            if not answer.done():
-                answer.set_result(error)
-
         def asking() -> None:
             try:
-                ask(done)
+                ask(answering(answer))
             except NoSuchBranch as error:
                 refused.append(str(error))
 

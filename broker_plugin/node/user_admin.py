@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from broker_plugin.admin.answers import answering
 from broker_plugin.admin.server import CommandRefused, Handler
 from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.passwords import is_hash
@@ -76,12 +77,7 @@ class UserAdmin:
         logins = self._checked()
         credentials = Credentials(_text(arguments, "name"), _text(arguments, "password"))
         verdict: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def then(right: bool) -> None:
-            if not verdict.done():
-                verdict.set_result(right)
-
-        logins.verify(credentials, "", then)
+        logins.verify(credentials, "", answering(verdict))
         return {"name": credentials.user, "right": await asyncio.wait_for(verdict, DEADLINE_SECONDS)}
 
     # -- inside
@@ -105,13 +101,8 @@ class UserAdmin:
         """Ask for a step, and wait until it has passed the commit point. Raises CommandRefused."""
         self._kept()
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-
-        def done(error: str | None) -> None:
-            if not answer.done():
-                answer.set_result(error)
-
         tell(log, logging.WARNING, UserChanged(step.operation, name))
-        self._report(lambda: self._core.configure(step, done))
+        self._report(lambda: self._core.configure(step, answering(answer)))
         try:
             error = await asyncio.wait_for(answer, DEADLINE_SECONDS)
         except TimeoutError:

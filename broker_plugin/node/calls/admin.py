@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from broker_plugin.admin.answers import answering
 from broker_plugin.admin.server import CommandRefused, Handler
 from broker_plugin.logs.events import OperatorCalls, OperatorControls
 from broker_plugin.logs.formats import tell
@@ -22,7 +23,7 @@ from ha.calls.initiation import NewCall
 from ha.core import NodeCore
 from ha.messages.calls import ControlAsk, CursorsAsk, NodeCursor
 from txobserver.actions import FLAG, FLAGS, SHIPPED
-from txobserver.calls import FAST_FORWARD, ID_BYTES, RESET, SKIP, KeptCall
+from txobserver.calls import FAST_FORWARD, ID_BYTES, RESET, SKIP
 
 log = logging.getLogger("txha.calls")
 CURSOR_SECONDS = 2.0
@@ -73,19 +74,19 @@ class CallsAdmin:
             "purged_to": calls.purged_to,
             "reset": calls.reset.tnx_id,
             "nodes": None if cursors is None else [node_row(calls, each) for each in cursors],
-            "calls": [call_row(each, calls, cursors) for each in calls.kept],
+            "calls": [call_row(each, cursors) for each in calls.kept],
         }
 
     async def _list(self, arguments: dict[str, Any]) -> Any:
         cursors, calls = await self._cursors(), self._core.calls.runner.calls
-        return [call_row(each, calls, cursors) for each in calls.kept]
+        return [call_row(each, cursors) for each in calls.kept]
 
     async def _inspect(self, arguments: dict[str, Any]) -> Any:
         wanted = str(arguments.get("call"))
         cursors, calls = await self._cursors(), self._core.calls.runner.calls
         for each in calls.kept:
             if wanted in (str(each.tnx_id), each.record.id.hex()):
-                return call_row(each, calls, cursors)
+                return call_row(each, cursors)
         raise CommandRefused(
             f"no call {wanted} is kept at this node: the history begins behind call {calls.purged_to}, and the last "
             f"call is {calls.last}"
@@ -126,8 +127,8 @@ class CallsAdmin:
             return {"result": "not made", "reason": answer.reason}
         if isinstance(answer, CallLagging):
             cursors, calls = await self._cursors(), self._core.calls.runner.calls
-            found = next((each for each in calls.kept if each.tnx_id == answer.tnx_id), None)
-            why = call_row(found, calls, cursors)["lagging"] if found is not None else {}
+            found = calls.numbered(answer.tnx_id)
+            why = call_row(found, cursors)["lagging"] if found is not None else {}
             nodes = sorted({each.partition("/")[0] for each in answer.nodes})
             return {"result": "lagging", "tnx_id": answer.tnx_id, "nodes": nodes, "lagging": why}
         return {"result": "unknown"}
@@ -204,7 +205,7 @@ class CallsAdmin:
 
     def _superseded(self, tnx_id: int) -> bool:
         calls = self._core.calls.runner.calls
-        found: KeptCall | None = next((each for each in calls.kept if each.tnx_id == tnx_id), None)
+        found = calls.numbered(tnx_id)
         return found is None or calls.last_of(*found.key) > tnx_id
 
     # -- inside
@@ -212,12 +213,7 @@ class CallsAdmin:
     async def _answer(self, ask: Callable[[Callable[[T], None]], None]) -> T:
         """Ask the core in a turn of its own, and wait for what it calls back with."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def done(found: T) -> None:
-            if not answer.done():
-                answer.set_result(found)
-
-        self._shell.report(lambda: ask(done))
+        self._shell.report(lambda: ask(answering(answer)))
         return await answer
 
 

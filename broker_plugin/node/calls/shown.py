@@ -43,7 +43,7 @@ def node_row(calls: KeptCalls, cursor: NodeCursor) -> dict[str, Any]:
     }
 
 
-def call_row(call: KeptCall, calls: KeptCalls, nodes: Sequence[NodeCursor] | None) -> dict[str, Any]:
+def call_row(call: KeptCall, nodes: Sequence[NodeCursor] | None) -> dict[str, Any]:
     """One call. ``nodes``: how far each is; None: the primary has not said it."""
     record = call.record
     return {
@@ -56,7 +56,7 @@ def call_row(call: KeptCall, calls: KeptCalls, nodes: Sequence[NodeCursor] | Non
         "created_at": created_at(record.created_ms),
         "id": record.id.hex(),
         "members": list(record.members),
-        **_result(call, calls, nodes),
+        **_result(call, nodes),
     }
 
 
@@ -65,15 +65,15 @@ def created_at(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def _result(call: KeptCall, calls: KeptCalls, nodes: Sequence[NodeCursor] | None) -> dict[str, Any]:
+def _result(call: KeptCall, nodes: Sequence[NodeCursor] | None) -> dict[str, Any]:
     if nodes is None:
         return {"result": "not known", "lagging": {}}
     counted = [each for each in nodes if each.counts]
-    lagging = {each.member.node: _why(call, each) for each in counted if not _has(call, calls, each)}
+    lagging = {each.member.node: _why(call, each) for each in counted if not _has(call, each)}
     return {"result": f"lagging: {', '.join(sorted(lagging))}" if lagging else "done", "lagging": lagging}
 
 
-def _has(call: KeptCall, calls: KeptCalls, node: NodeCursor) -> bool:
+def _has(call: KeptCall, node: NodeCursor) -> bool:
     return node.cursor is not None and node.cursor.tnx_id >= call.tnx_id
 
 
