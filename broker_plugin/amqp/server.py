@@ -122,8 +122,10 @@ class AmqpProtocol(GuardedProtocol):
     def take(self, data: bytes, most: int) -> bool:
         """These bytes have come; carry out so many frames at most. Whether more waits to be carried out."""
         connection = self.connection
-        if connection is None or self._transport is None:
+        if connection is None:
             return False
+        if self._transport is None:
+            return self._vanish(connection, most)
         if self.guard.monitor is not None:
             self.guard.monitor.client = connection.peer
         self._server.before_input()
@@ -148,12 +150,20 @@ class AmqpProtocol(GuardedProtocol):
             self._server.arrivals.step(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The socket is closed."""
+        """The socket is closed. What the client held goes back when it is this client's turn, as for what one sends."""
         self._server.discharge(self)
         self._transport = None
         if self.connection is not None:
-            self.connection.vanish()
-            self._server.on_activity()
+            self._server.reading.arrived(self, b"")
+
+    def _vanish(self, connection: Connection, most: int) -> bool:
+        """The client has gone. With thousands of channels that is all that a turn has room for."""
+        if not most:
+            return True
+        self.connection = None
+        connection.vanish()
+        self._server.on_activity()
+        return False
 
     def pause_writing(self) -> None:
         """The client does not take what is sent."""

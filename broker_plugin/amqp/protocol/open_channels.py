@@ -62,6 +62,7 @@ class OpenChannels(Siblings):
     def close(self) -> None:
         """The client closes the connection: each channel ends when it has carried out what came before that."""
         channels = list(self.by_number.values())
+        self._connection.broker.turn.looked_at(len(channels))
         self.by_number.clear()
         self.last_requests.begin(channels)
 
@@ -69,6 +70,7 @@ class OpenChannels(Siblings):
         """The connection is over: what waits is not carried out, and what is outstanding goes back to its queues."""
         session, self.session = self.session, None
         channels = self._all()
+        self._connection.broker.turn.looked_at(len(channels))
         self._clear()
         for channel in channels:
             channel.leave()

@@ -9,6 +9,7 @@ from broker_plugin.embedded.channels.client import Client
 from broker_plugin.embedded.memory_budget import Holder
 from broker_plugin.embedded.operations.operations import Operations
 from broker_plugin.embedded.queues.outlet import ChannelOutlet, ConnectionOutlet
+from broker_plugin.embedded.queues.turn import in_pieces
 from broker_plugin.embedded.serving import Serving
 
 
@@ -29,6 +30,7 @@ class Session(Client):
         self._broker = broker
         self._operations = operations
         self._ended = ended
+        self._abandoned = False
 
     def open_channel(self, outlet: ChannelOutlet) -> Channel:
         """A new channel."""
@@ -44,8 +46,23 @@ class Session(Client):
         )
 
     def close(self) -> None:
-        """The connection has ended: its channels roll back, what it held is given back, its exclusive queues go."""
-        for channel in list(self._channels):
-            channel.close()
-        self._operations.deletions.drop_exclusive(self)
-        self._ended(self)
+        """The connection has ended: its channels roll back, what it held is given back, its exclusive queues go.
+
+        As many channels in a turn as it has room for; those that wait for theirs are handed nothing more.
+        """
+        self.set_flowing(False)
+        in_pieces(self._broker.turn, self._channels, self._close_one, self._closed)
+
+    def _close_one(self) -> None:
+        channel = next(iter(self._channels))
+        self.forget(channel)
+        channel.close()
+
+    def _closed(self) -> None:
+        if not self._abandoned:
+            self._operations.deletions.drop_exclusive(self)
+            self._ended(self)
+
+    def abandon(self) -> None:
+        super().abandon()
+        self._abandoned = True
