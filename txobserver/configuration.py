@@ -10,7 +10,7 @@ and its position in the stream others may have come: the stream decides, and ``C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -167,7 +167,7 @@ def check_step(step: Configure, operations: Container[str] = OPERATIONS, actions
         raise UnknownStep(f"cluster call: {refusal}")
 
 
-Holds = Callable[[int, Sequence[int]], bool]
+Holds = Callable[[int, Terms], bool]
 """Whether a queue holds messages at other offsets than these."""
 
 
@@ -192,7 +192,7 @@ class Configuration(msgspec.Struct):
         """The same configuration, independent of this one."""
         return Configuration(self.last_id, dict(self.queues), dict(self.exchanges), self.bindings.copy())
 
-    def apply(self, step: Configure, holds: Holds = lambda queue, spared: False) -> Configured:
+    def apply(self, step: Configure, holds: Holds = lambda queue, terms: False) -> Configured:
         """Carry out one step, if what it depends on is so; returns what became of it.
 
         Raises ValueError for a gap in the ids, UnknownStep.
@@ -226,7 +226,7 @@ class Configuration(msgspec.Struct):
     def _delete_queue(self, step: Configure, holds: Holds) -> Configured:
         name, terms = step.name, step.terms
         spec = self.queues.get(name)
-        if spec is not None and terms is not None and terms.empty and holds(spec.number, terms.spared):
+        if spec is not None and terms is not None and terms.empty and holds(spec.number, terms):
             return Configured(refusal=Refusal.NOT_EMPTY)
         self.queues.pop(name, None)
         lost = self.bindings.remove_to(True, name)

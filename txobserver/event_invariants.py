@@ -104,6 +104,7 @@ def _configure(sequence: int, generation: int, event: Configure) -> None:
         assert event.operation in REMOVING, f"P2: {event.operation} depends on terms of removals"
         assert differ(event.terms.spared), f"P2: {event.name} is judged by a message twice"
         assert not event.terms.empty or event.operation == DELETE_QUEUE, f"P2: {event.operation} of what is empty"
+        assert event.terms.empty or event.terms.through is None, f"P2: {event.operation} of what is in clients' hands"
         assert not event.terms.unused or event.operation == DELETE_EXCHANGE, f"P2: {event.operation} of the unused"
 
 

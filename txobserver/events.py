@@ -52,13 +52,14 @@ class GenerationStart(msgspec.Struct, array_like=True, gc=False, forbid_unknown_
 class Terms(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """What a removal from the configuration depends on. It is judged where the step is applied, on every node alike.
 
-    ``empty``: a queue goes only if every message in it is in a client's hands: ``spared`` are the offsets of those.
-    ``unused``: an exchange goes only if nothing is bound to it as a source.
+    ``empty``: a queue goes only if every message in it is in a client's hands: ``spared`` are the offsets of those, and
+    all up to ``through`` are, too. ``unused``: an exchange goes only if nothing is bound to it as a source.
     """
 
     empty: bool = False
     spared: list[int] = []
     unused: bool = False
+    through: int | None = None
 
 
 class Configure(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=2):

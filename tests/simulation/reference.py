@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from txobserver.events import (
     Publish,
     Purge,
     Settle,
+    Terms,
     TxDecision,
     TxDequeue,
     TxEnqueue,
@@ -178,10 +178,11 @@ class Reference:
             change.dropped += [(gone.name, offset, body) for offset, (_, body) in gone.contents.items()]
             self._carried_out[event.name] += 1
 
-    def _ready(self, number: int, spared: Sequence[int]) -> bool:
+    def _ready(self, number: int, terms: Terms) -> bool:
         """Whether a queue holds what is neither in a client's hands nor in those of a prepared branch."""
         locked = {offset for held in self.branches.prepared.values() for queue, offset in held if queue == number}
-        return any(offset not in spared and offset not in locked for offset in self.queues[number].contents)
+        behind = (offset for offset in self.queues[number].contents if offset > (terms.through or 0))
+        return any(offset not in terms.spared and offset not in locked for offset in behind)
 
     def deletions(self, name: str) -> Deletions:
         """What became of a queue of this name so far."""

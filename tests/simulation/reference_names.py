@@ -5,14 +5,14 @@ What a step depends on is judged here a second time, and so is what goes with it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from txobserver.configuration import Configuration
-from txobserver.events import Configure
+from txobserver.events import Configure, Terms
 
 Binding = tuple[str, bool, str, str]
 """Source, whether to a queue, destination, key. No client in the simulator binds with arguments."""
@@ -37,7 +37,7 @@ class ReferenceNames:
     bindings: set[Binding] = field(default_factory=set)
     after: dict[int, Names] = field(default_factory=dict)
 
-    def apply(self, step: Configure, ready: Callable[[int, Sequence[int]], bool]) -> bool:
+    def apply(self, step: Configure, ready: Callable[[int, Terms], bool]) -> bool:
         """The next step; whether it was carried out. ``ready``: whether a queue has messages at other offsets."""
         done = self._carry_out(step, ready)
         queues = sorted((name, *each) for name, each in self.queues.items())
@@ -45,7 +45,7 @@ class ReferenceNames:
         self.after[step.config_id] = queues, exchanges, sorted(self.bindings)
         return done
 
-    def _carry_out(self, step: Configure, ready: Callable[[int, Sequence[int]], bool]) -> bool:
+    def _carry_out(self, step: Configure, ready: Callable[[int, Terms], bool]) -> bool:
         name, terms, what = step.name, step.terms, step.operation
         if what == "queue.declare":
             self.queues.setdefault(name, (step.config_id, False))
@@ -58,7 +58,7 @@ class ReferenceNames:
             if what == "exchange.leave":
                 self._lapse({name})
         elif what == "queue.delete":
-            if terms is not None and terms.empty and name in self.queues and ready(self.queues[name][0], terms.spared):
+            if terms is not None and terms.empty and name in self.queues and ready(self.queues[name][0], terms):
                 return False
             self.queues.pop(name, None)
             self._lose({each for each in self.bindings if each[1:3] == (True, name)}, terms is not None)

@@ -7,18 +7,18 @@ changes it, ``Messages`` reads it; here stands what concerns several of them at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from txobserver.access import ACCESS
 from txobserver.calls import CALLS
 from txobserver.configuration import Configured
 from txobserver.digest import Tally
-from txobserver.events import Configure
+from txobserver.events import Configure, Terms
 from txobserver.ids import Position
 from txobserver.leftovers import Leftovers
 from txobserver.outcomes import Remembered
-from txobserver.ports.store import Base, Changes, Dropped, Meta
+from txobserver.ports.store import Base, Changes, Dropped, Ids, Meta
 from txobserver.state.layers import Layers
 from txobserver.state.messages import Messages
 from txobserver.state.queues import Queues
@@ -66,14 +66,26 @@ class Contents:
             self.queues.add(step.config_id)
         return done
 
-    def holds(self, queue: int, spared: Sequence[int]) -> bool:
-        """Whether a queue holds a message that is neither ``spared`` nor locked by a prepared branch.
+    def holds(self, queue: int, terms: Terms) -> bool:
+        """Whether a queue holds a message that is neither spared by these terms nor locked by a prepared branch.
 
-        Costs what is spared, however many there are, and reads no message. Raises StoreDamaged.
+        Costs what is spared by its offset and what stands behind ``through``, however many messages there are, and
+        reads none. Raises StoreDamaged.
         """
-        outside = self.table.locked(queue).union(spared)
+        locked = self.table.locked(queue)
+        if terms.through is not None:
+            return self._holds_behind(queue, terms.through, locked.union(terms.spared))
+        outside = locked.union(terms.spared)
         count = self.queues.summary(queue).count
         return count > len(outside) or count > sum(self.layers.holds(queue, offset) for offset in outside)
+
+    def _holds_behind(self, queue: int, through: int, outside: Collection[int]) -> bool:
+        page = Ids([], through)
+        while page.more:
+            page = self.messages.ids_page(queue, page.through, len(outside) + 1)
+            if any(offset not in outside for offset, _ in page.entries):
+                return True
+        return False
 
     def freeze(self) -> tuple[Changes, list[Dropped]]:
         """Begin a checkpoint: (changes, dropped queues) since the last. Costs nothing; ends with ``thaw``."""

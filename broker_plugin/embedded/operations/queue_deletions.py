@@ -8,6 +8,7 @@ from functools import partial
 from broker_plugin.embedded.errors import located, not_configured, precondition
 from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations
 from broker_plugin.embedded.operations.requester import Requester
+from broker_plugin.embedded.queues.draining import SPARED_MOST
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.owner import Owner
@@ -43,8 +44,10 @@ class QueueDeletions:
             raise precondition(f"{located('queue', name)} in use")
         if if_empty and queue.ready:
             raise precondition(f"{located('queue', name)} not empty")
-        if isinstance(queue, DurableQueue):
-            terms = Terms(if_empty, self._in_hands(queue) if if_empty else [])
+        if if_empty and queue.returning:
+            queue.when_whole(partial(self.delete, channel, name, if_unused, if_empty, reply))
+        elif isinstance(queue, DurableQueue):
+            terms = self._empty_but_for_hands(queue) if if_empty else Terms()
             self._delete_durable(queue, terms, partial(self._deleted, channel, queue, reply))
         elif isinstance(queue, LocalQueue):
             count = queue.ready
@@ -61,11 +64,19 @@ class QueueDeletions:
         """The auto-delete exchanges that went with the queue's bindings have gone when it is told."""
         self._exchanges.when_left(channel, partial(reply, count))
 
-    def _in_hands(self, queue: DurableQueue) -> list[int]:
-        """What clients hold of a queue: unless the stream itself locks it, or is about to, and lets it go again."""
+    def _empty_but_for_hands(self, queue: DurableQueue) -> Terms:
+        """What clients hold of a queue: unless the stream itself locks it, or is about to, and lets it go again.
+
+        Nothing is ready, so of many messages only the last is named (``deletion_if_empty_of_what_clients_hold``).
+        406 if there are many, and branches lock some: what comes back of those would not be told apart.
+        """
         locked, out = self._broker.branches.locked(queue), queue.offsets_out()
         self._broker.turn.looked_at(len(out) + self._broker.branches.settled)
-        return [offset for offset in out if offset not in locked]
+        if len(out) > SPARED_MOST:
+            if locked:
+                raise precondition(f"{located('queue', queue.name)} not empty")
+            return Terms(True, through=max(out))
+        return Terms(True, [offset for offset in out if offset not in locked])
 
     def _delete_durable(self, queue: DurableQueue, terms: Terms, told: Callable[[str | None], None]) -> None:
         """Nothing is handed out from here on, so that what is counted is what goes. No consumer can come meanwhile."""

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from broker_plugin.embedded.queues.draining import SPARED_MOST, Draining
 from broker_plugin.embedded.queues.given_back import Wanted
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.subscriber import Taken
 from broker_plugin.embedded.queues.supply import Supply
-from broker_plugin.embedded.queues.turn import Turn
+from broker_plugin.embedded.queues.turn import Turn, steps_now
 from broker_plugin.embedded.queues.windows import Windows
 from txobserver.configuration import QueueSpec
 from txobserver.events import Message, Removal
@@ -36,7 +37,10 @@ HIGHEST_OFFSET = (1 << 63) - 1
 
 
 class DurableQueue(Queue):
-    """One replicated queue. ``enqueued``, ``removed``, ``purged`` and ``watermark_raised`` are called by the ledger."""
+    """One replicated queue. ``enqueued``, ``removed``, ``purged`` and ``watermark_raised`` are called by the ledger.
+
+    Many methods: what the ledger tells, what channels ask, and the two ways in which messages go out.
+    """
 
     durable = True
 
@@ -53,6 +57,7 @@ class DurableQueue(Queue):
         self._changes = 0
         self._settled: dict[Removal, list[tuple[int, int]]] = {}
         self._announced = self._coming = 0
+        self._draining: Draining | None = None
 
     @property
     def ready(self) -> int:
@@ -78,6 +83,9 @@ class DurableQueue(Queue):
         for offset, rid in entries:
             if out.pop(offset, None) is None:
                 self._supply.forget(offset, rid)
+        if self._draining is not None:
+            self._draining.gone(entries)
+            self._end_draining(self._draining)
 
     def purged(self, spared: Sequence[int], count: int) -> None:
         """All but ``spared`` have left the queue."""
@@ -149,12 +157,33 @@ class DurableQueue(Queue):
     def purge(self, done: Done) -> None:
         """Ask that everything that neither a client nor a branch holds leaves the queue.
 
-        That is all that stands before the purge in the stream: nothing is handed out until then (``hold``).
+        That is all that stands before the purge in the stream: nothing is handed out until then (``hold``). Where
+        clients hold many messages, it is what stands ready now, piece by piece (``purge_of_what_clients_hold``).
         """
-        self._ledger.purge(self.number, HIGHEST_OFFSET, list(self._out.items()), done)
+        if len(self._out) > SPARED_MOST:
+            self._draining = Draining(self.ready, done)
+            self.wake()
+        else:
+            self._turn.spent += len(self._out)
+            self._ledger.purge(self.number, HIGHEST_OFFSET, list(self._out.items()), done)
+
+    def work(self) -> None:
+        if self._draining is None or self.deleted:
+            super().work()
+        else:
+            self._woken = False
+            if not self.returning:
+                self._drain(self._draining)
+            self._prepare()
+
+    def wanted(self, most: int) -> int:
+        return super().wanted(most) if self._draining is None else min(self._draining.left, most)
 
     def drop(self) -> None:
         super().drop()
+        if self._draining is not None:
+            self._draining.done(None)
+            self._draining = None
         self._turn.let_go(self._supply.clear())
         self._turn.let_go(self._out)
         self._out = {}
@@ -167,6 +196,30 @@ class DurableQueue(Queue):
             for reason, entries in settled.items():
                 if entries:
                     self._ledger.settle(self.number, entries, reason)
+
+    def _drain(self, draining: Draining) -> None:
+        """Take out what this turn has room for, of what is here and may be taken."""
+        turn, entries = self._turn, []
+        until = turn.spent + steps_now(turn)
+        while draining.left and turn.spent < until:
+            turn.spent += 1
+            taken = self._take()
+            if taken is None:
+                draining.left = draining.left if self.ready else 0
+                break
+            draining.taken(taken[0])
+            entries.append((taken[0], self._out[taken[0]]))
+        if turn.spent >= until:
+            self.wake()
+        if entries:
+            self._ledger.settle(self.number, entries, Removal.DROPPED)
+        self._end_draining(draining)
+
+    def _end_draining(self, draining: Draining) -> None:
+        if draining.over:
+            self._draining = None
+            self.removed_count = draining.count
+            draining.done(None)
 
     def _take(self) -> Taken | None:
         supply = self._supply

@@ -6,7 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from broker_plugin.embedded.queues import turn
+from broker_plugin.embedded.operations import queue_deletions
+from broker_plugin.embedded.queues import durable_queue, turn
 from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.broker_machine import BrokerMachine
 from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
@@ -39,8 +40,28 @@ class PiecesMachine(BrokerMachine):
             self._turns.stop()
 
 
+class DrainingMachine(TakeOverMachine):
+    """Turns that take two steps, purges that take out piece by piece, deletions that name what is held by its end."""
+
+    def __init__(self) -> None:
+        self._patches = [patch.object(module, "SPARED_MOST", -1) for module in (durable_queue, queue_deletions)]
+        self._patches.append(patch.object(turn, "STEPS", 2))
+        for each in self._patches:
+            each.start()
+        super().__init__()
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            for each in self._patches:
+                each.stop()
+
+
 PiecesMachine.TestCase.settings = examples(50, stateful_step_count=40)
 TestPiecesLikeTheModel = pytest.mark.plain(PiecesMachine.TestCase)
+DrainingMachine.TestCase.settings = examples(50, stateful_step_count=40)
+TestDrainingLikeTheModel = pytest.mark.plain(DrainingMachine.TestCase)
 BrokerMachine.TestCase.settings = examples(120, stateful_step_count=50)
 TakeOverMachine.TestCase.settings = examples(80, stateful_step_count=50)
 ClusterMachine.TestCase.settings = examples(40, stateful_step_count=40)

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 import pytest
 
 import txobserver.state.shown as shown_module
-from txobserver.events import Message
+from txobserver.events import Message, Terms
 from txobserver.ports.store import END, PAGE, Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
 from txobserver.state.contents import Contents
 from txobserver.state.offsets import Offsets
@@ -108,7 +108,7 @@ def test_a_purge_reads_what_it_spares() -> None:
     assert contents.queues.purge(1, 1 << 62, [*kept, 500], {**kept, 500: 600}) == 100 - len(kept)
     assert contents.dirty_bytes == before, "what is spared is to be written anew"
     assert contents.messages.ids(1) == contents.messages.ids_page(1, -1, 100).entries == list(kept.items())
-    assert contents.holds(1, list(kept)[1:]) and not contents.holds(1, list(kept))
+    assert contents.holds(1, Terms(True, list(kept)[1:])) and not contents.holds(1, Terms(True, list(kept)))
     assert contents.messages.recent(1, 2) is None and contents.messages.recent(1, 100) is None
     assert (
         contents.queues.remove(1, 4, 104)
@@ -136,28 +136,18 @@ def test_what_a_purge_spared_shows_while_checkpoints_come_and_go() -> None:
     contents.queues.insert(1, 5, 105, Message("", "q", b"", b"5"))
     shown = [(offset, offset + 100) for offset in (2, 4, 5)]
     assert contents.queues.purge(1, 1 << 62, [2, 4, 5, 9], dict(shown)) == 2
-    assert (
-        contents.messages.ids(1) == shown == [(at, entry.rid) for at, entry in contents.messages.page(1, -1, 10)]
-    )
+    assert contents.messages.ids(1) == shown == [(at, entry.rid) for at, entry in contents.messages.page(1, -1, 10)]
     base.write(first)
-    assert (
-        contents.messages.ids(1) == shown == [(at, entry.rid) for at, entry in contents.messages.page(1, -1, 10)]
-    )
+    assert contents.messages.ids(1) == shown == [(at, entry.rid) for at, entry in contents.messages.page(1, -1, 10)]
     contents.thaw()
-    assert (
-        contents.messages.ids(1) == shown == [(at, entry.rid) for at, entry in contents.messages.page(1, -1, 10)]
-    )
+    assert contents.messages.ids(1) == shown == [(at, entry.rid) for at, entry in contents.messages.page(1, -1, 10)]
     changes, dropped = contents.freeze()
     assert dropped == [Dropped(1, {2: 102})]
-    assert (
-        contents.messages.ids(1) == shown == [(at, entry.rid) for at, entry in contents.messages.page(1, -1, 10)]
-    )
-    assert not contents.holds(1, [2, 4, 5]) and not contents.queues.remove(1, 3, 103)
+    assert contents.messages.ids(1) == shown == [(at, entry.rid) for at, entry in contents.messages.page(1, -1, 10)]
+    assert not contents.holds(1, Terms(True, [2, 4, 5])) and not contents.queues.remove(1, 3, 103)
     base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
     contents.thaw()
-    assert contents.messages.ids(1) == shown and {at: entry.rid for at, entry in base.queues[1].items()} == dict(
-        shown
-    )
+    assert contents.messages.ids(1) == shown and {at: entry.rid for at, entry in base.queues[1].items()} == dict(shown)
 
 
 def test_what_a_purge_spares_is_named_in_the_order_in_which_clients_hold_it() -> None:
@@ -241,9 +231,24 @@ def test_whether_a_queue_holds_more_than_is_spared_is_known_without_a_look_at_an
     changes, _ = contents.freeze()
     base.queues[1] = {offset: entry for offset, entry in changes[1].items() if entry is not None}
     contents.thaw()
-    assert contents.holds(1, [1, 2]) and not contents.holds(1, [1, 2, 3]) and not contents.holds(1, [3, 9, 2, 1])
-    assert contents.holds(1, [1, 2, 9, 10]), "others are spared than are there"
+    assert (
+        contents.holds(1, Terms(True, [1, 2]))
+        and not contents.holds(1, Terms(True, [1, 2, 3]))
+        and not contents.holds(1, Terms(True, [3, 9, 2, 1]))
+    )
+    assert contents.holds(1, Terms(True, [1, 2, 9, 10])), "others are spared than are there"
     contents.queues.remove(1, 3, 3)
-    assert not contents.holds(1, [1, 2, 9]) and contents.holds(1, [2, 3])
+    assert not contents.holds(1, Terms(True, [1, 2, 9])) and contents.holds(1, Terms(True, [2, 3]))
     contents.queues.insert(1, 4, 4, Message("", "q", b"", b"m"))
-    assert contents.holds(1, [1, 2, 9]) and not contents.holds(1, [1, 2, 4])
+    assert contents.holds(1, Terms(True, [1, 2, 9])) and not contents.holds(1, Terms(True, [1, 2, 4]))
+
+
+def test_whether_a_queue_holds_more_behind_what_clients_hold() -> None:
+    """``deletion_if_empty_of_what_clients_hold``: what stands up to an offset is neither looked at nor counted."""
+    contents, _ = stored(1, 2, 3)
+    assert not contents.holds(1, Terms(True, through=3)) and contents.holds(1, Terms(True, through=2))
+    contents.queues.insert(1, 9, 109, Message("", "q", b"", b"m"))
+    assert contents.holds(1, Terms(True, through=3)) and not contents.holds(1, Terms(True, through=9))
+    assert not contents.holds(1, Terms(True, [9], through=3))
+    assert contents.queues.remove(1, 9, 109)
+    assert not contents.holds(1, Terms(True, through=3))
