@@ -81,10 +81,15 @@ class EmbeddedBroker(Serving):
         for it."""
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
+        if self._taking_over():
+            raise AmqpError(320, "this node takes prepared branches over: connect again")
         known = holder if holder is not None else Holder(self.memory)
         session = Session(self, self.operations, outlet, self._disconnected, known, user)
         self._sessions[session] = None
         return session
+
+    def _taking_over(self) -> bool:
+        return self._branches is not None and self._branches.loading
 
     def _disconnected(self, session: Session) -> None:
         self._sessions.pop(session, None)
@@ -171,6 +176,8 @@ class EmbeddedBroker(Serving):
         """Messages have left the queue."""
         there = self.numbered.get(queue)
         if there is not None:
+            if self._taking_over():
+                self.branches.finish()
             there.removed(entries)
 
     def on_purged(self, queue: int, offset: int, spared: Sequence[int], count: int) -> None:
@@ -193,4 +200,5 @@ class EmbeddedBroker(Serving):
     def on_branch_ended(self, branch: PreparedBranch, committed: bool) -> None:
         """A prepared branch has ended."""
         if self._branches is not None:
+            self._branches.finish()
             self._branches.ended(branch, committed)

@@ -7,13 +7,15 @@ for ``max_timeout`` in which no client asked for it, so that forgotten ones are 
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from broker_plugin.embedded.errors import AmqpError, dtx_error
 from broker_plugin.embedded.memory_budget import Holder
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
-from broker_plugin.embedded.queues.turn import Turn
+from broker_plugin.embedded.queues.turn import LOOKS_A_STEP, Turn, steps_now
 from broker_plugin.embedded.transactions.branch import (
     DECIDING,
     ENDED,
@@ -59,17 +61,52 @@ class BranchTable:
         self._limits = limits
         self._known: dict[Xid, Branch] = {}
         self._unprepared: dict[Xid, Branch] = {}
+        self._locking: deque[tuple[Branch, DurableQueue, list[tuple[int, int]]]] = deque()
+        self._locked = 0
+        """Messages of the first of those that are"""
 
     def load(self) -> None:
-        """This node becomes active: take over what is prepared, and lock what that dequeues."""
+        """This node becomes active: take over what is prepared, and lock what that dequeues.
+
+        As much as this turn has room for, and the rest in the turns that come; until then no client is served
+        (``take_over_of_great_branches``).
+        """
         for prepared in self._content.branches():
             branch = self._known[prepared.xid] = Branch(prepared.xid, None, 0, self._shared, self._turn)
             self._shared.branches += 1
             for number, entries in prepared.locked.items():
                 queue = self._numbered.get(number)
                 if queue is not None:
-                    queue.lock(entries)
-                    branch.settled += [(0, (queue, offset, None), Removal.ACKED) for offset, _ in entries]
+                    self._locking.append((branch, queue, entries))
+        self._lock_on()
+
+    def finish(self) -> None:
+        """Lock all that is left: something of it is about to leave its queue."""
+        self._lock(sys.maxsize)
+
+    @property
+    def loading(self) -> bool:
+        """Whether what prepared branches dequeue is still being locked."""
+        return bool(self._locking)
+
+    def _lock_on(self) -> None:
+        self._lock(steps_now(self._turn) * LOOKS_A_STEP)
+        if self._locking and not self._locking[0][1].deleted:
+            self._turn.later(self._lock_on)
+
+    def _lock(self, most: int) -> None:
+        """Lock so many messages more."""
+        while self._locking and most > 0:
+            branch, queue, entries = self._locking[0]
+            piece = entries[self._locked : self._locked + most]
+            self._locked += len(piece)
+            most -= len(piece)
+            if self._locked >= len(entries):
+                self._locking.popleft()
+                self._locked = 0
+            self._turn.looked_at(len(piece))
+            queue.lock(piece)
+            branch.settled += [(0, (queue, offset, None), Removal.ACKED) for offset, _ in piece]
 
     # -- asked by channels
 
