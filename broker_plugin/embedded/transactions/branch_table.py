@@ -42,7 +42,10 @@ class DtxLimits(NamedTuple):
 
 
 class BranchTable:
-    """``numbered``: the replicated queues by their numbers. ``shared``: holds what belongs to no client."""
+    """``numbered``: the replicated queues by their numbers. ``shared``: holds what belongs to no client.
+
+    Many methods: what channels ask, what the ledger tells, and how this node takes over what is prepared.
+    """
 
     def __init__(
         self,
