@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# The linters and the whole suite in three lanes side by side: two of what mostly waits for real processes, and what
+# The linters and the whole suite in four lanes side by side: three of what mostly waits for real processes, and what
 # computes, which makes room for the others. Where the core is compiled, from these sources, its own tests run on the
 # compiled one, and plain only those that the compiled one cannot take. The exit status is 0 if everything passed.
 set -uo pipefail
 . tests/lanes.sh
-processes=(tests/processes tests/python_tests/harness/commands tests/broker_plugin/cli)
+processes=(tests/processes)
+commands=(tests/python_tests/harness/commands tests/python_tests/harness/stress tests/broker_plugin/cli tests/packaging)
 # python_tests comes last: its cluster runs on to the end of the lane.
-clients=(tests/recovery/pipeline tests/packaging tests/python_tests/harness/stress python_tests)
+clients=(tests/recovery/pipeline python_tests)
 core=(tests/broker_plugin/amqp tests/broker_plugin/embedded tests/ha tests/txobserver)
 
 computes() {
-  local status=0 waits=("${processes[@]}" "${clients[@]}")
+  local status=0 waits=("${processes[@]}" "${commands[@]}" "${clients[@]}")
   make --no-print-directory lint || status=1
   "$python" -m pytest tests "${waits[@]/#/--ignore=}" "${core[@]/#/--ignore=}" || status=1
   if compiled; then
@@ -25,7 +26,8 @@ computes() {
   return "$status"
 }
 
-lane "clients of real nodes, Spark, packages" "$python" -m pytest "${clients[@]}"
+lane "clients of real nodes, Spark" "$python" -m pytest "${clients[@]}"
+lane "commands, packages" "$python" -m pytest "${commands[@]}"
 computing "what computes" computes
 shown "real nodes; the other lanes are told afterwards" "$python" -m pytest "${processes[@]}"
 lanes_end

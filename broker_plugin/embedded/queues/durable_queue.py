@@ -172,8 +172,7 @@ class DurableQueue(Queue):
             super().work()
         else:
             self._woken = False
-            if not self.returning:
-                self._drain(self._draining)
+            self._drain(self._draining)
             self._prepare()
 
     def wanted(self, most: int) -> int:
@@ -205,7 +204,6 @@ class DurableQueue(Queue):
             turn.spent += 1
             taken = self._take()
             if taken is None:
-                draining.left = draining.left if self.ready else 0
                 break
             draining.taken(taken[0])
             entries.append((taken[0], self._out[taken[0]]))
