@@ -7,7 +7,6 @@ for ``max_timeout`` in which no client asked for it, so that forgotten ones are 
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -85,7 +84,7 @@ class BranchTable:
 
     def finish(self) -> None:
         """Lock all that is left: something of it is about to leave its queue."""
-        self._lock(sys.maxsize)
+        self._lock(sum(len(entries) for _, _, entries in self._locking))
 
     @property
     def loading(self) -> bool:

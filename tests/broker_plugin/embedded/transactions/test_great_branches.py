@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from broker_plugin.embedded.broker import EmbeddedBroker
@@ -63,7 +65,7 @@ def test_locked_piece_by_piece_and_clients_come_then(harness: ClusterHarness) ->
         assert error.value.code == 320
         broker.end_of_turn()
         locked.append(len(queue_of(harness).offsets_out()))
-    assert locked[-1] == MANY and max(b - a for a, b in zip(locked, locked[1:], strict=False)) <= STEPS
+    assert locked[-1] == MANY and max(b - a for a, b in itertools.pairwise(locked)) <= STEPS
     client = harness.client()
     assert client.count("q") == 5
     assert client.drain("q") == [b"%d" % number for number in range(MANY, MANY + 5)]
