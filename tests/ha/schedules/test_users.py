@@ -24,6 +24,7 @@ from txobserver.access import (
     set_password_step,
     set_tags_step,
 )
+from txobserver.audited import AUDITED, MOST_CHANGES, Origin, audited_step
 from txobserver.events import Configure
 from txobserver.ids import Position
 from txobserver.outcomes import OutcomesMeta
@@ -301,3 +302,39 @@ def test_a_copy_with_other_users_than_were_sent_begins_anew() -> None:
     proper.take(end)
     proper.work()
     assert proper.ended is end
+
+
+def test_whose_change_it_was_is_on_all_nodes_and_in_a_copy(cluster: UsersCluster) -> None:
+    """Asked for at a backup, carried by the stream, kept by a node that joins with an empty store."""
+    backup = backups_of(cluster)[0]
+    for number, (user, step) in enumerate(
+        [("ada", add_user_step("u", "h", ("t",))), ("bob", set_tags_step("u", ())), ("ada", delete_user_step("no"))]
+    ):
+        origin = Origin(user, "10.0.0.1", "node", 7)
+        refused = cluster.carried_out(backup, f"{number}", audited_step(step, origin, kept=2))
+        assert refused == (Refusal.GONE if number == 2 else None)
+    all_agree(cluster)
+    assert len(digests(cluster)) == 1
+    for node in cluster.nodes.values():
+        bob, ada = node.core.replica.contents.access.changes
+        assert (bob.user, bob.operation, bob.before, bob.after) == ("bob", "user.tags", '{"tags":["t"]}', '{"tags":[]}')
+        assert (ada.user, ada.refusal, ada.address, ada.created_ms) == ("ada", "gone", "10.0.0.1", 7)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        audited_step(found_users_step([], ""), Origin("a", "b", "c", 1), 1),
+        audited_step(audited_step(delete_user_step("u"), Origin("a", "b", "c", 1), 1), Origin("a", "b", "c", 1), 1),
+        audited_step(Configure(0, "queue.declare", "q", b""), Origin("a", "b", "c", 1), 1),
+        audited_step(delete_user_step("u"), Origin("a", "b", "c", -1), 1),
+        audited_step(delete_user_step("u"), Origin("a", "b", "c", 1), 0),
+        audited_step(delete_user_step("u"), Origin("a", "b", "c", 1), MOST_CHANGES + 1),
+        Configure(0, AUDITED, "u", b"\x90"),
+    ],
+)
+def test_what_no_operator_asks_for_is_refused_before_it_is_durable(step: Configure, cluster: UsersCluster) -> None:
+    before = cluster.primary.core.replica.contents.configuration.last_id
+    refused = cluster.carried_out(cluster.primary, "wrong", step)
+    assert refused is not None and "unknown arguments" in refused
+    assert cluster.primary.core.replica.contents.configuration.last_id == before
