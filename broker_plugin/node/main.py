@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import secrets
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -32,11 +30,14 @@ from broker_plugin.node.cluster_users import check_own_users
 from broker_plugin.node.collector import Collector
 from broker_plugin.node.config import INVARIANTS, ConfigError, NodeConfig, switch_invariants
 from broker_plugin.node.descriptors import Rooms, raise_limit, rooms
+from broker_plugin.node.door.admin import DoorAdmin
+from broker_plugin.node.door.process import DoorProcess
 from broker_plugin.node.doors import Doors
 from broker_plugin.node.link_secrets import link_secrets
 from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
+from broker_plugin.node.ports import check_ports
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import queue_names, status, transactions
@@ -111,7 +112,7 @@ class NodeProcess:
         self.guard.monitor = TurnMonitor(self.guard.call_soon)
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, self._ended.set)  # a node that is broken ends as well
-        await self._check_ports()
+        await check_ports(self._config)
         async with self._started:
             if await self._join_cluster():
                 if not await self._start():
@@ -124,20 +125,6 @@ class NodeProcess:
         return ended(self._failure, self._hung)
 
     # -- starting
-
-    async def _check_ports(self) -> None:
-        """Find a port in use before anything is written."""
-        loop = asyncio.get_running_loop()
-        for what, host, port in (
-            ("AMQP clients", self._config.amqp.host, self._config.amqp.port),
-            ("other nodes", self._config.peer.host, self._config.peer.port),
-        ):
-            try:
-                server = await loop.create_server(asyncio.Protocol, host, port)
-            except OSError as error:
-                raise ConfigError(f"cannot listen for {what} on {host}:{port}: {_why(error)}") from error
-            server.close()
-            await server.wait_closed()
 
     async def _join_cluster(self) -> bool:
         """Learn which cluster this is, and open its store; False if the node was told to end meanwhile."""
@@ -269,6 +256,7 @@ class NodeProcess:
         calls = self.calls.open(self.parts, self.doors)
         self._started.callback(self.calls.listeners.stop)
         logins = self.clients.logins if self.clients.keeps_users else None
+        door = DoorAdmin(config, self.core, self._readiness, self.calls.listeners, logins, self.clients.shown)
         admin = AdminServer(
             self.guard,
             config.dir,
@@ -279,11 +267,16 @@ class NodeProcess:
                 **BranchAdmin(self.core, self.clients.branches, self.shell).handlers,
                 **calls,
                 **UserAdmin(self.core, self.shell.report, logins).handlers,
+                **door.handlers,
             },
             room.operators.admit,
         )
         self._closed_by(admin.stop)
         await admin.start()
+        if config.http is not None:
+            process = DoorProcess(self.guard, config)
+            self._started.callback(process.stop)
+            process.start()
 
     # -- running
 
@@ -359,19 +352,6 @@ def ended(failure: str | None, hung: str | None) -> int:
     if hung:
         end_at_once(hung)
     return 1 if failure else 0
-
-
-def _why(error: OSError) -> str:
-    """Of an address that cannot be listened on: what is wrong with it, and what to do."""
-    if error.errno == errno.EADDRINUSE:
-        return "the address is in use; choose another port"
-    if error.errno == errno.EACCES:
-        return "this user may not listen there; choose a port from 1024 on"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return "this machine has no such address; name one of its own as the host"
-    if isinstance(error, socket.gaierror):
-        return f"{error.strerror}; correct the host"
-    return f"{error.strerror or error}; choose another address"
 
 
 def end_in_time() -> None:

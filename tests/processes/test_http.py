@@ -1,0 +1,110 @@
+"""The HTTP door of a real cluster: a user added at a backup is on all nodes, health follows a kill, no secret stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+from python_tests.harness.cluster import LocalCluster, free_base_port
+from python_tests.harness.waiting import wait_until
+from tests.processes.test_users import taken_over, users
+
+SECRET, GIVEN, WRONG = "correct-horse-battery", "staple-of-eve-7431", "wrong-guess-of-a-stranger"
+
+
+class Door:
+    """The doors of a cluster whose first node has this port."""
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+
+    def ask(
+        self, node: int, path: str, user: str = "", password: str = "", method: str = "GET", body: Any = None
+    ) -> tuple[int, Any]:
+        """Status and answer; (0, None) where there is none."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.base + node}{path}", data, method=method)
+        if user:
+            request.add_header("authorization", "Basic " + b64encode(f"{user}:{password}".encode()).decode())
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, _read(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, _read(error.read())
+        except OSError:
+            return 0, None
+
+
+def _read(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.decode()
+
+
+def doors_of(directory: Path) -> dict[str, int]:
+    """The processes of the doors, by their nodes' processes."""
+    found = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
+            try:
+                if b"broker_plugin.http.main" in (path / "cmdline").read_bytes():
+                    found[(path / "stat").read_text().rsplit(")", 1)[1].split()[1]] = int(path.name)
+            except OSError:
+                continue
+    return found
+
+
+def test_the_door_of_a_cluster(tmp_path: Path) -> None:
+    directory, base = tmp_path / "c", free_base_port(3)
+    door = Door(base)
+    with LocalCluster(directory, 3, "--http-port", str(base)) as cluster:
+        wait_until(lambda: taken_over(directory), 20, "users")
+        users("add", "boss", "--tag", "administrator", "--dir", str(directory), given=SECRET)
+        names = [f"node-{number}" for number in (1, 2, 3)]
+        first = cluster.primary()
+        assert first is not None
+        backup = (names.index(first) + 1) % 3
+        wait_until(lambda: door.ask(backup, "/health/ready")[0] == 200, 30, "a ready backup")
+
+        eve = {"password": GIVEN, "tags": "monitoring"}
+        assert door.ask(backup, "/api/users/eve", "boss", WRONG, "PUT", eve)[0] == 401
+        assert door.ask(backup, "/api/users/eve", "boss", SECRET, "PUT", eve)[0] == 201
+        for node in range(3):
+            wait_until(lambda node=node: door.ask(node, "/health/ready")[0] == 200, 30, "ready nodes")
+            assert door.ask(node, "/api/whoami", "eve", GIVEN) == (200, {"name": "eve", "tags": ["monitoring"]})
+            assert door.ask(node, "/api/users", "eve", GIVEN)[1]["reason"] == "Not administrator user"
+        status, ready = door.ask(backup, "/api/txha/ready-set", "eve", GIVEN)
+        assert status == 200 and ready["primary"] == first and sorted(ready["ready_set"]) == names
+
+        # a door that dies harms no node, and comes again
+        process = str(cluster.pid(names[backup]))
+        killed = doors_of(directory)[process]
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: doors_of(directory).get(process) not in (None, killed), 30, "another door")
+        wait_until(lambda: door.ask(backup, "/health/live")[0] == 200, 30, "the other door")
+
+        # the primary is killed: its door goes with it
+        gone = names.index(first)
+        old = str(cluster.pid(first))
+        cluster.kill(first)
+        wait_until(lambda: door.ask(gone, "/health/live")[0] == 0, 30, "the end of its door")
+        assert old not in doors_of(directory)
+        wait_until(lambda: cluster.primary() not in (None, first), 30, "another primary")
+        critical = "/api/health/checks/node-is-quorum-critical"
+        wait_until(lambda: door.ask(backup, critical, "eve", GIVEN)[0] == 503, 30, "two that are ready")
+        assert door.ask(backup, "/api/users/eve", "boss", SECRET, "DELETE")[0] == 204
+        wait_until(lambda: door.ask(backup, "/api/whoami", "eve", GIVEN)[0] == 401, 30, "the deletion")
+        status, changes = door.ask(backup, "/api/txha/changes?by=boss", "boss", SECRET)
+        assert [(each["operation"], each["name"]) for each in changes] == [("user.put", "eve"), ("user.delete", "eve")]
+        assert all((each["user"], each["address"]) == ("boss", "127.0.0.1") for each in changes)
+    for path in directory.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert not any(secret.encode() in data for secret in (SECRET, GIVEN, WRONG)), path
