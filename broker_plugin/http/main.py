@@ -19,7 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from broker_plugin.coordination.coordination_process import NAME_FILE
-from broker_plugin.http.app import operators_app
+from broker_plugin.http.app import metrics_app, operators_app
 from broker_plugin.http.asking import NodeClient
 from broker_plugin.http.protocol import KEEP_ALIVE_SECONDS, MOST_HEADER, BoundedProtocol
 from broker_plugin.logs.formats import set_up, tell
@@ -85,6 +85,8 @@ async def serve(settings: DoorSettings) -> None:
     """Until the node is gone. Raises OSError where it cannot listen."""
     node = NodeClient(Path(settings.directory))
     served = [(server_of(operators_app(node)), listening(settings.host, settings.port))]
+    if settings.metrics_port is not None:
+        served.append((server_of(metrics_app(node)), listening(settings.metrics_host, settings.metrics_port)))
     tell(log, logging.INFO, HttpDoorListens(", ".join(_shown(each) for _, each in served)))
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _end_with_the_node)
     await asyncio.gather(*(server.serve([listener]) for server, listener in served))

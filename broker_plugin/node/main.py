@@ -31,6 +31,7 @@ from broker_plugin.node.collector import Collector
 from broker_plugin.node.config import INVARIANTS, ConfigError, NodeConfig, switch_invariants
 from broker_plugin.node.descriptors import Rooms, raise_limit, rooms
 from broker_plugin.node.door.admin import DoorAdmin
+from broker_plugin.node.door.metrics import NodeMetrics
 from broker_plugin.node.door.process import DoorProcess
 from broker_plugin.node.doors import Doors
 from broker_plugin.node.link_secrets import link_secrets
@@ -104,6 +105,7 @@ class NodeProcess:
         self.readers: LogServer
         self.doors: Doors
         self.calls: CallsPart
+        self.metrics: NodeMetrics
         self.clients: ClientService = clients_of(self.guard, config, partial(self._fail, in_order=True))
 
     async def run(self) -> int:
@@ -231,6 +233,7 @@ class NodeProcess:
         self.calls.answer_to(self.parts)
         self.core, self.shell, self.records, self.links = self.parts
         self._started.callback(self.shell.stop)
+        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, self.clients, self._readiness)
         self.shell.on_turn = self._after_turn
         await self._listen(room, fit)
         self._started.push_async_callback(self._leave)
@@ -268,6 +271,7 @@ class NodeProcess:
                 **calls,
                 **UserAdmin(self.core, self.shell.report, logins).handlers,
                 **door.handlers,
+                **self.metrics.handlers,
             },
             room.operators.admit,
         )
@@ -287,6 +291,7 @@ class NodeProcess:
         congested = leading is not None and leading.primary.point.serving and leading.primary.congested
         self.clients.turned(core, congested)
         self.doors.look()
+        self.metrics.look()
 
     def _fail(self, reason: str, in_order: bool = False) -> None:
         """The node cannot go on: leave time for the last messages, then end; ``in_order``, as when it is told to."""

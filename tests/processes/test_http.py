@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
+
+import pika
+from prometheus_client.parser import text_string_to_metric_families
 
 from python_tests.harness.cluster import LocalCluster, free_base_port
 from python_tests.harness.waiting import wait_until
@@ -46,6 +51,26 @@ def _read(text: bytes) -> Any:
         return json.loads(text)
     except ValueError:
         return text.decode()
+
+
+def work(cluster: LocalCluster, node: int) -> None:
+    """Five transactions of a message each."""
+    with pika.BlockingConnection(pika.URLParameters(cluster.urls[node])) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True)
+        channel.tx_select()
+        for _ in range(5):
+            channel.basic_publish("", "q", b"m")
+            channel.tx_commit()
+        channel.close()
+
+
+def metrics(door: Door, node: int, user: str, password: str) -> dict[str, float]:
+    """Those with one sample."""
+    status, text = door.ask(node, "/metrics", user, password)
+    assert status == 200, text
+    families = text_string_to_metric_families(text)
+    return {each.samples[0].name: each.samples[0].value for each in families if len(each.samples) == 1}
 
 
 def doors_of(directory: Path) -> dict[str, int]:
@@ -89,6 +114,27 @@ def test_the_door_of_a_cluster(tmp_path: Path) -> None:
         os.kill(killed, signal.SIGKILL)
         wait_until(lambda: doors_of(directory).get(process) not in (None, killed), 30, "another door")
         wait_until(lambda: door.ask(backup, "/health/live")[0] == 200, 30, "the other door")
+
+        # what is counted never falls: not with a channel, a door or the primary's role
+        work(cluster, names.index(first))
+        before = metrics(door, names.index(first), "eve", GIVEN)
+        assert before["rabbitmq_global_messages_received_total"] == before["txha_transactions_committed_total"] == 5
+        assert before["txha_take_overs_total"] == 1 and before["rabbitmq_queue_messages"] == 5
+        assert before["rabbitmq_channels_closed_total"] == 1 and before["txha_ready_nodes"] == 3
+        subprocess.run(
+            [sys.executable, "-m", "broker_plugin.cli.main", "promote", "--dir", str(directory), names[backup]],
+            check=True,
+            timeout=60,
+        )
+        after = metrics(door, names.index(first), "eve", GIVEN)
+        assert after["txha_active"] == 0 and not any(key.startswith("rabbitmq_queue_messages") for key in after)
+        fallen = [name for name in before if name.endswith("_total") and after[name] < before[name]]
+        assert not fallen
+        assert metrics(door, backup, "eve", GIVEN)["txha_take_overs_total"] == 1
+        status, queues = door.ask(backup, "/metrics/per-object", "eve", GIVEN)
+        assert status == 200 and 'rabbitmq_queue_messages_ready{queue="q",vhost="/"} 5.0' in queues
+        first, backup = names[backup], names.index(first)
+        wait_until(lambda: door.ask(backup, "/health/ready")[0] == 200, 30, "the former primary")
 
         # the primary is killed: its door goes with it
         gone = names.index(first)
