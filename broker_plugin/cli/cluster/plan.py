@@ -124,8 +124,10 @@ def plan_cluster(
         _node_text(directory, identifier, entries, peer_ports, index, wiring, doors[index]) for index in range(count)
     ]
     whole = []
-    for entry, text, peer_port in zip(entries, texts, peer_ports, strict=True):
-        whole.append(_with_settings(text, _checked(entry, text, peer_port, settings), settings))
+    for entry, text, peer_port, door in zip(entries, texts, peer_ports, doors, strict=True):
+        config = _checked(entry, text, peer_port, settings)
+        _check_door(config, door, count)
+        whole.append(_with_settings(text, config, settings))
         if found is not None:
             _check_store(entry, identifier)
     if found is None:
@@ -269,6 +271,18 @@ def _check_store(entry: NodeEntry, identifier: str) -> None:
     """Whether the node's data is this cluster's. Raises StoreError; damage is left for the node to find and to tell."""
     with contextlib.suppress(StoreDamaged):
         check_identity(entry.directory, identifier, entry.name)
+
+
+def _check_door(config: NodeConfig, door: int | None, count: int) -> None:
+    """Each node needs ports of its own. Raises ClusterError."""
+    if config.http is None:
+        return
+    if config.http.port != door:
+        raise ClusterError("http.port cannot be set for a local cluster: give --http-port, and each node gets its own")
+    if config.http.metrics_port is not None and count > 1:
+        raise ClusterError(
+            "http.metrics_port cannot be set for a local cluster of several nodes: read /metrics at each node's door"
+        )
 
 
 def _checked(entry: NodeEntry, text: str, peer_port: int, settings: list[str]) -> NodeConfig:

@@ -21,8 +21,8 @@ LOGIN = f"authorization: {basic('ada')['authorization']}\r\n".encode()
 
 
 @contextlib.asynccontextmanager
-async def served() -> AsyncIterator[tuple[int, DoorServer]]:
-    server, listener = server_of(operators_app(FakeNode())), listening("127.0.0.1", 0)
+async def served(node: FakeNode | None = None) -> AsyncIterator[tuple[int, DoorServer]]:
+    server, listener = server_of(operators_app(node or FakeNode())), listening("127.0.0.1", 0)
     running = asyncio.create_task(server.serve([listener]))
     try:
         yield listener.getsockname()[1], server
@@ -139,6 +139,16 @@ async def test_requests_on_one_connection_are_answered_in_order() -> None:
         whoami = b"GET /api/whoami HTTP/1.1\r\nhost: a\r\n" + LOGIN + b"connection: close\r\n\r\n"
         answer = await sent(port, first + whoami)
         assert answer.index(b'"status":"ok"') < answer.index(b'"name":"ada"')
+
+
+async def test_a_header_does_not_say_where_a_client_comes_from() -> None:
+    """By its address it is known whether it may be ``guest``, and whose guesses of passwords are slowed down."""
+    node = FakeNode()
+    async with served(node) as (port, _):
+        said = b"x-forwarded-for: 10.9.9.9\r\nforwarded: for=10.9.9.9\r\nx-real-ip: 10.9.9.9\r\n"
+        whoami = b"GET /api/whoami HTTP/1.1\r\nhost: a\r\n" + LOGIN + said + b"connection: close\r\n\r\n"
+        assert b"200 OK" in await sent(port, whoami)
+    assert [each["address"] for each in node.given("door.login")] == ["127.0.0.1"]
 
 
 async def test_nothing_that_strangers_send_is_logged(caplog: pytest.LogCaptureFixture) -> None:
