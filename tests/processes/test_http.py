@@ -86,70 +86,79 @@ def doors_of(directory: Path) -> dict[str, int]:
     return found
 
 
+NAMES = [f"node-{number}" for number in (1, 2, 3)]
+EVE = {"password": GIVEN, "tags": "monitoring"}
+
+
+def a_user_given_at_a_backup_is_on_all_nodes(door: Door, backup: int, primary: str) -> None:
+    assert door.ask(backup, "/api/users/eve", "boss", WRONG, "PUT", EVE)[0] == 401
+    assert door.ask(backup, "/api/users/eve", "boss", SECRET, "PUT", EVE)[0] == 201
+    whoami = 200, {"name": "eve", "tags": ["monitoring"]}
+    for node in range(3):
+        wait_until(lambda node=node: door.ask(node, "/health/ready")[0] == 200, 30, "ready nodes")
+        wait_until(lambda node=node: door.ask(node, "/api/whoami", "eve", GIVEN) == whoami, 30, "the user")
+        assert door.ask(node, "/api/users", "eve", GIVEN)[1]["reason"] == "Not administrator user"
+    status, ready = door.ask(backup, "/api/txha/ready-set", "eve", GIVEN)
+    assert status == 200 and ready["primary"] == primary and sorted(ready["ready_set"]) == NAMES
+
+
+def a_door_that_dies_harms_no_node_and_comes_again(directory: Path, door: Door, node: int, pid: str) -> None:
+    killed = doors_of(directory)[pid]
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: doors_of(directory).get(pid) not in (None, killed), 30, "another door")
+    wait_until(lambda: door.ask(node, "/health/live")[0] == 200, 30, "the other door")
+
+
+def what_is_counted_never_falls(cluster: LocalCluster, directory: Path, door: Door, first: int, then: int) -> None:
+    """Not with a channel, nor with the primary's role."""
+    work(cluster, first)
+    before = metrics(door, first, "eve", GIVEN)
+    assert before["rabbitmq_global_messages_received_total"] == before["txha_transactions_committed_total"] == 5
+    assert before["txha_take_overs_total"] == 1 and before["rabbitmq_queue_messages"] == 5
+    assert before["rabbitmq_channels_closed_total"] == 1 and before["txha_ready_nodes"] == 3
+    promote = [sys.executable, "-m", "broker_plugin.cli.main", "promote", "--dir", str(directory), NAMES[then]]
+    subprocess.run(promote, check=True, timeout=60)
+    after = metrics(door, first, "eve", GIVEN)
+    assert after["txha_active"] == 0 and not any(key.startswith("rabbitmq_queue_messages") for key in after)
+    assert not [name for name in before if name.endswith("_total") and after[name] < before[name]]
+    assert metrics(door, then, "eve", GIVEN)["txha_take_overs_total"] == 1
+    status, queues = door.ask(then, "/metrics/per-object", "eve", GIVEN)
+    assert status == 200 and 'rabbitmq_queue_messages_ready{queue="q",vhost="/"} 5.0' in queues
+    wait_until(lambda: door.ask(first, "/health/ready")[0] == 200, 30, "the former primary")
+
+
+def a_primary_is_killed_and_its_door_goes_with_it(
+    cluster: LocalCluster, directory: Path, door: Door, first: int, backup: int
+) -> None:
+    old = str(cluster.pid(NAMES[first]))
+    cluster.kill(NAMES[first])
+    wait_until(lambda: door.ask(first, "/health/live")[0] == 0, 30, "the end of its door")
+    assert old not in doors_of(directory)
+    wait_until(lambda: cluster.primary() not in (None, NAMES[first]), 30, "another primary")
+    critical = "/api/health/checks/node-is-quorum-critical"
+    wait_until(lambda: door.ask(backup, critical, "eve", GIVEN)[0] == 503, 30, "two that are ready")
+    assert door.ask(backup, "/api/users/eve", "boss", SECRET, "DELETE")[0] == 204
+    wait_until(lambda: door.ask(backup, "/api/whoami", "eve", GIVEN)[0] == 401, 30, "the deletion")
+    _, changes = door.ask(backup, "/api/txha/changes?by=boss", "boss", SECRET)
+    assert [(each["operation"], each["name"]) for each in changes] == [("user.put", "eve"), ("user.delete", "eve")]
+    assert all((each["user"], each["address"]) == ("boss", "127.0.0.1") for each in changes)
+
+
 def test_the_door_of_a_cluster(tmp_path: Path) -> None:
     directory, base = tmp_path / "c", free_base_port(3)
     door = Door(base)
     with LocalCluster(directory, 3, "--http-port", str(base)) as cluster:
         wait_until(lambda: taken_over(directory), 20, "users")
         users("add", "boss", "--tag", "administrator", "--dir", str(directory), given=SECRET)
-        names = [f"node-{number}" for number in (1, 2, 3)]
-        first = cluster.primary()
-        assert first is not None
-        backup = (names.index(first) + 1) % 3
+        primary = cluster.primary()
+        assert primary is not None
+        first = NAMES.index(primary)
+        backup = (first + 1) % 3
         wait_until(lambda: door.ask(backup, "/health/ready")[0] == 200, 30, "a ready backup")
-
-        eve = {"password": GIVEN, "tags": "monitoring"}
-        assert door.ask(backup, "/api/users/eve", "boss", WRONG, "PUT", eve)[0] == 401
-        assert door.ask(backup, "/api/users/eve", "boss", SECRET, "PUT", eve)[0] == 201
-        for node in range(3):
-            wait_until(lambda node=node: door.ask(node, "/health/ready")[0] == 200, 30, "ready nodes")
-            assert door.ask(node, "/api/whoami", "eve", GIVEN) == (200, {"name": "eve", "tags": ["monitoring"]})
-            assert door.ask(node, "/api/users", "eve", GIVEN)[1]["reason"] == "Not administrator user"
-        status, ready = door.ask(backup, "/api/txha/ready-set", "eve", GIVEN)
-        assert status == 200 and ready["primary"] == first and sorted(ready["ready_set"]) == names
-
-        # a door that dies harms no node, and comes again
-        process = str(cluster.pid(names[backup]))
-        killed = doors_of(directory)[process]
-        os.kill(killed, signal.SIGKILL)
-        wait_until(lambda: doors_of(directory).get(process) not in (None, killed), 30, "another door")
-        wait_until(lambda: door.ask(backup, "/health/live")[0] == 200, 30, "the other door")
-
-        # what is counted never falls: not with a channel, a door or the primary's role
-        work(cluster, names.index(first))
-        before = metrics(door, names.index(first), "eve", GIVEN)
-        assert before["rabbitmq_global_messages_received_total"] == before["txha_transactions_committed_total"] == 5
-        assert before["txha_take_overs_total"] == 1 and before["rabbitmq_queue_messages"] == 5
-        assert before["rabbitmq_channels_closed_total"] == 1 and before["txha_ready_nodes"] == 3
-        subprocess.run(
-            [sys.executable, "-m", "broker_plugin.cli.main", "promote", "--dir", str(directory), names[backup]],
-            check=True,
-            timeout=60,
-        )
-        after = metrics(door, names.index(first), "eve", GIVEN)
-        assert after["txha_active"] == 0 and not any(key.startswith("rabbitmq_queue_messages") for key in after)
-        fallen = [name for name in before if name.endswith("_total") and after[name] < before[name]]
-        assert not fallen
-        assert metrics(door, backup, "eve", GIVEN)["txha_take_overs_total"] == 1
-        status, queues = door.ask(backup, "/metrics/per-object", "eve", GIVEN)
-        assert status == 200 and 'rabbitmq_queue_messages_ready{queue="q",vhost="/"} 5.0' in queues
-        first, backup = names[backup], names.index(first)
-        wait_until(lambda: door.ask(backup, "/health/ready")[0] == 200, 30, "the former primary")
-
-        # the primary is killed: its door goes with it
-        gone = names.index(first)
-        old = str(cluster.pid(first))
-        cluster.kill(first)
-        wait_until(lambda: door.ask(gone, "/health/live")[0] == 0, 30, "the end of its door")
-        assert old not in doors_of(directory)
-        wait_until(lambda: cluster.primary() not in (None, first), 30, "another primary")
-        critical = "/api/health/checks/node-is-quorum-critical"
-        wait_until(lambda: door.ask(backup, critical, "eve", GIVEN)[0] == 503, 30, "two that are ready")
-        assert door.ask(backup, "/api/users/eve", "boss", SECRET, "DELETE")[0] == 204
-        wait_until(lambda: door.ask(backup, "/api/whoami", "eve", GIVEN)[0] == 401, 30, "the deletion")
-        status, changes = door.ask(backup, "/api/txha/changes?by=boss", "boss", SECRET)
-        assert [(each["operation"], each["name"]) for each in changes] == [("user.put", "eve"), ("user.delete", "eve")]
-        assert all((each["user"], each["address"]) == ("boss", "127.0.0.1") for each in changes)
+        a_user_given_at_a_backup_is_on_all_nodes(door, backup, primary)
+        a_door_that_dies_harms_no_node_and_comes_again(directory, door, backup, str(cluster.pid(NAMES[backup])))
+        what_is_counted_never_falls(cluster, directory, door, first, backup)
+        a_primary_is_killed_and_its_door_goes_with_it(cluster, directory, door, backup, first)
     for path in directory.rglob("*"):
         if path.is_file():
             data = path.read_bytes()
