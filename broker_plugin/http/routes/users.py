@@ -17,8 +17,9 @@ from broker_plugin.http.routing import Api, Asking
 from txobserver.access import LONGEST_NAME, MOST_TAGS
 
 RABBITMQ_HASHES = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
-KNOWN = frozenset({"name", "password", "password_hash", "hashing_algorithm", "tags"})
-"""What a user can be given; RabbitMQ ignores other keys, and here they are refused."""
+KNOWN = frozenset({"name", "password", "password_hash", "hashing_algorithm", "tags", "vhost"})
+"""What a user can be given; RabbitMQ ignores other keys, and here they are refused. ``vhost`` is said by rabbitmqadmin
+whatever it declares."""
 
 
 def routes(api: Api) -> list[BaseRoute]:

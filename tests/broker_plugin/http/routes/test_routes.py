@@ -42,7 +42,7 @@ def test_users_are_listed_and_shown(client: TestClient) -> None:
 
 @pytest.mark.parametrize("tags", ["a, b", ["a", "b"]])
 def test_a_user_is_added_then_changed(tags: object, client: TestClient, node: FakeNode) -> None:
-    body = {"password": "correct-horse", "tags": tags}
+    body = {"password": "correct-horse", "tags": tags, "name": "new", "vhost": "/"}
     assert client.put("/api/users/new", json=body).status_code == 201
     assert client.put("/api/users/new", json=body).status_code == 204
     for given in node.given("users.put"):
