@@ -29,7 +29,8 @@ class TurnMonitor:
     """Of one loop, in whose next turn ``later`` calls.
 
     ``processor`` tells the processor time of its thread, ``passing`` the time that passes; both in seconds. ``client``
-    is whose bytes were carried out last in this turn.
+    is whose bytes were carried out last in this turn. ``long_turns``: how many there have been; ``longest_seconds``:
+    the longest turn of those that took more than ``LOOK_SECONDS``.
     """
 
     def __init__(
@@ -39,6 +40,8 @@ class TurnMonitor:
         passing: Callable[[], float] = time.monotonic,
     ) -> None:
         self.client = ""
+        self.long_turns = 0
+        self.longest_seconds = 0.0
         self._later = later
         self._processor = processor
         self._passing = passing
@@ -72,7 +75,9 @@ class TurnMonitor:
         assert self._before is not None
         now = self._processor()
         seconds = now - self._before
+        self.longest_seconds = max(self.longest_seconds, seconds)
         if seconds > LONG_SECONDS:
+            self.long_turns += 1
             tell(log, logging.WARNING, LongTurn(seconds, name_of_call(self._call), self._longest, self.client))
         self._before, self._call, self.client = now, None, ""
         self._told, self._passed, self._longest = False, 0.0, 0.0

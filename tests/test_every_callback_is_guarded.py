@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "broker_plugin"
-ELSEWHERE = {"cli", "compiled", "guard.py"}
-"""Commands of their own processes; a build; the guard itself."""
+ELSEWHERE = {"cli", "compiled", "guard.py", "http"}
+"""Commands of their own processes; a build; the guard itself; the door, a process that holds nothing."""
 ASKING = {
     *("call_soon", "call_soon_threadsafe", "call_later", "call_at", "create_task", "ensure_future", "TaskGroup"),
     *("run_coroutine_threadsafe", "add_done_callback", "run_in_executor", "to_thread", "add_signal_handler"),
@@ -27,8 +27,8 @@ AWAITED = {"run_in_executor", "to_thread"}
 CALLBACKS = {"connection_made", "connection_lost", "data_received", "eof_received", "pause_writing", "resume_writing"}
 ALLOWED = {
     ("node/main.py", "add_signal_handler"): "it sets the event that ends the node, broken or not",
-    ("node/main.py", "create_server"): "a look whether the port is free; what connects meanwhile is not served",
-    ("node/main.py", "Protocol"): "the same",
+    ("node/ports.py", "create_server"): "a look whether the port is free; what connects meanwhile is not served",
+    ("node/ports.py", "Protocol"): "the same",
     ("node/main.py", "Timer"): "it ends a process that does nothing any more but wait for its threads",
     ("node/resident.py", "Thread"): "it gives memory back to the system, and tells nothing",
     ("node/disk_watch.py", "Thread"): "it asks for free bytes; what it finds is posted by the guard",

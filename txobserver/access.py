@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from txobserver.audited import AUDITED, KeptChange, check_audited, kept_change, plain_step, whose
 from txobserver.events import Configure
 from txobserver.refusal import Refusal
 
@@ -22,9 +23,11 @@ ADD_USER: Final = "user.add"
 SET_PASSWORD: Final = "user.password"
 SET_TAGS: Final = "user.tags"
 DELETE_USER: Final = "user.delete"
+PUT_USER: Final = "user.put"
 FOUND_USERS: Final = "user.found"
-ACCESS = frozenset({ADD_USER, SET_PASSWORD, SET_TAGS, DELETE_USER, FOUND_USERS})
+ACCESS = frozenset({PUT_USER, ADD_USER, SET_PASSWORD, SET_TAGS, DELETE_USER, FOUND_USERS, AUDITED})
 """The steps of configuration that are about who may use the cluster."""
+SETTING_PASSWORDS = frozenset({ADD_USER, PUT_USER, SET_PASSWORD})
 USERS_FEATURE: Final = "users"
 """What a node names that can apply them."""
 MOST_USERS: Final = 10_000
@@ -49,7 +52,7 @@ class User(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
 
 
 class NewUser(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """The arguments of ``ADD_USER``."""
+    """The arguments of ``ADD_USER`` and ``PUT_USER``."""
 
     hash: str
     tags: tuple[str, ...]
@@ -77,6 +80,7 @@ class FoundUsers(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
 
 _ARGUMENTS: dict[str, Any] = {
     ADD_USER: NewUser,
+    PUT_USER: NewUser,
     SET_PASSWORD: NewPassword,
     SET_TAGS: NewTags,
     FOUND_USERS: FoundUsers,
@@ -86,6 +90,11 @@ _ARGUMENTS: dict[str, Any] = {
 def add_user_step(name: str, hash_: str, tags: tuple[str, ...] = ()) -> Configure:
     """Adds a user; refused with EXISTS if there is one of this name."""
     return Configure(0, ADD_USER, name, _encode(NewUser(hash_, tags)))
+
+
+def put_user_step(name: str, hash_: str, tags: tuple[str, ...]) -> Configure:
+    """Adds a user, or gives the one that there is this password and these tags, in one step."""
+    return Configure(0, PUT_USER, name, _encode(NewUser(hash_, tags)))
 
 
 def set_password_step(name: str, hash_: str, instead_of: str = "") -> Configure:
@@ -110,6 +119,10 @@ def found_users_step(users: list[User], source: str) -> Configure:
 
 def check_access_step(step: Configure) -> None:
     """Whether a step of ``ACCESS`` can be, whatever it meets where it is applied. Raises ValueError."""
+    if step.operation == AUDITED:
+        step = check_audited(step)
+        if step.operation not in ACCESS - {AUDITED, FOUND_USERS}:
+            raise ValueError(f"no operator asks for {step.operation!r}")
     kind = _ARGUMENTS.get(step.operation)
     arguments = None if kind is None else msgspec.msgpack.decode(step.arguments, type=kind)
     if kind is None and step.arguments:
@@ -144,23 +157,25 @@ class Access(msgspec.Struct, array_like=True):
 
     ``events``: how many steps of ``ACCESS`` have been applied; while there is none, nodes go by their own files.
     ``last``: the config_id of the last one, so what was judged by an earlier one is known to be out of date.
+    ``changes``: the history of what operators have changed, the oldest first.
     """
 
     users: dict[str, User] = {}
     source: str = ""
     events: int = 0
     last: int = 0
+    changes: list[KeptChange] = []
 
     def copy(self) -> Access:
         """The same, independent of this one."""
-        return Access(self.users, self.source, self.events, self.last)
+        return Access(self.users, self.source, self.events, self.last, self.changes)
 
     def digest(self) -> int:
         """64 bits over all of it; 0 where there never was a step."""
         if not self.events:
             return 0
         content = [self.users[name] for name in sorted(self.users)]
-        whole = _encode((content, self.source, self.events, self.last))
+        whole = _encode((content, self.source, self.events, self.last, self.changes))
         return int.from_bytes(blake2b(whole, digest_size=8).digest(), "big")
 
     def apply(self, step: Configure) -> Refusal | None:
@@ -168,16 +183,37 @@ class Access(msgspec.Struct, array_like=True):
         share it."""
         self.events += 1
         self.last = step.config_id
+        if step.operation == AUDITED:
+            return self._audited(step)
+        return self._carry_out(step)
+
+    def _audited(self, step: Configure) -> Refusal | None:
+        within, before = plain_step(step), self._shown(step.name)
+        refusal = self._carry_out(within)
+        after = self._shown(step.name, sets_password=refusal is None and within.operation in SETTING_PASSWORDS)
+        change = kept_change(step, before, after, refusal or "")
+        self.changes = [*self.changes, change][-whose(step).kept :]
+        return refusal
+
+    def _shown(self, name: str, sets_password: bool = False) -> str:
+        """A user as the history shows it, without what is kept of the password; "" if there is none."""
+        user = self.users.get(name)
+        if user is None:
+            return ""
+        shown: dict[str, Any] = {"tags": user.tags, **({"password": "set"} if sets_password else {})}
+        return msgspec.json.encode(shown).decode()
+
+    def _carry_out(self, step: Configure) -> Refusal | None:
         if step.operation == FOUND_USERS:
             return self._found(step)
         there = self.users.get(step.name)
-        if step.operation == ADD_USER:
-            if there is not None:
+        if step.operation in (ADD_USER, PUT_USER):
+            if there is not None and step.operation == ADD_USER:
                 return Refusal.EXISTS
-            if len(self.users) >= MOST_USERS:
+            if there is None and len(self.users) >= MOST_USERS:
                 return Refusal.TOO_MANY
             new = msgspec.msgpack.decode(step.arguments, type=NewUser)
-            self._put(User(step.name, new.hash, new.tags, step.config_id))
+            self._put(User(step.name, new.hash, new.tags, there.number if there is not None else step.config_id))
             return None
         if there is None:
             return Refusal.GONE

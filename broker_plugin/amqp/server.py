@@ -285,6 +285,8 @@ class AmqpServer:
         now = lambda: guard.loop.time()  # noqa: E731
         self.arrivals = Arrivals(settings, now)
         self.paused = False
+        self.opened = 0
+        """Clients that have been admitted since the process began"""
         self.reading = Reading(broker.turn, guard.call_soon)
         self._protocols: set[AmqpProtocol] = set()
         self._listener: asyncio.Server | None = None
@@ -368,6 +370,7 @@ class AmqpServer:
         if not self.arrivals.arrive(protocol, address):
             return False
         self._protocols.add(protocol)
+        self.opened += 1
         return True
 
     def discharge(self, protocol: AmqpProtocol) -> None:

@@ -117,6 +117,9 @@ def cluster(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key for every node, for example min_ready=2.")
     ] = None,
+    http_port: Annotated[
+        int | None, typer.Option("--http-port", help="Node i answers operators by HTTP on this port + i - 1.")
+    ] = None,
     log_format: LogFormat = None,
 ) -> None:
     """Run a local cluster in the foreground, each node a process of its own.
@@ -126,7 +129,8 @@ def cluster(
     from broker_plugin.cli.cluster.cluster import run_cluster
 
     settings_given(set_)
-    raise SystemExit(run_cluster(dir, nodes, base_port, restart, with_log_format(set_ or [], log_format)))
+    settings = with_log_format(set_ or [], log_format)
+    raise SystemExit(run_cluster(dir, nodes, base_port, restart, settings, http_port=http_port))
 
 
 @app.command()

@@ -21,6 +21,7 @@ from broker_plugin.embedded.serving import Serving, nothing
 from broker_plugin.embedded.transactions.branch_table import BranchTable, DtxLimits
 from broker_plugin.embedded.unsupported import Unsupported
 from txobserver.access import ACCESS, DELETE_USER
+from txobserver.audited import plain_step
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
@@ -129,6 +130,7 @@ class EmbeddedBroker(Serving):
     def on_configured(self, step: Configure, done: Configured) -> None:
         """A configuration step has been applied."""
         if step.operation in ACCESS:
+            step = plain_step(step)
             if step.operation == DELETE_USER and done.refusal is None:
                 gone = [each for each in self._sessions if each.user == step.name]
                 self.turn.later(lambda: self._expel(step.name, gone))

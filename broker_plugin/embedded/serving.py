@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from broker_plugin.embedded.errors import AmqpError, locked
 from broker_plugin.embedded.memory_budget import MemoryBudget, MemoryMarks
+from broker_plugin.embedded.message_counters import MessageCounters
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
@@ -48,6 +49,7 @@ class Serving:
         self.unique_name = unique
         self.unsupported = unsupported
         self.memory = MemoryBudget(marks)
+        self.counters = MessageCounters()
         self._ledger: Ledger | None = None
         self.locks = NameLocks(self.turn)
         self._forget_everything()

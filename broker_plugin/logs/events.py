@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker_plugin.logs.http_events import (
+    HttpDoorEnded,
+    HttpDoorFailed,
+    HttpDoorListens,
+    HttpDoorShut,
+    HttpDoorUnstarted,
+)
 from ha.log_events import LogEvent
 
 
@@ -92,10 +99,15 @@ class ListenerNotOpen(NamedTuple):
 
 
 class UserChanged(NamedTuple):
-    """An operator asks at this node for a change of a user: ``operation`` is the step of configuration."""
+    """An operator asks at this node for a change of a user: ``operation`` is the step of configuration.
+
+    ``by`` is who has logged in to ask for it, from ``address``; empty for an operator at the machine itself.
+    """
 
     operation: str
     login: str
+    by: str
+    address: str
 
 
 class UsersTakenOver(NamedTuple):
@@ -326,6 +338,11 @@ NodeEvent = (
     | CallsNotKept
     | ListenerNotOpen
     | UserChanged
+    | HttpDoorEnded
+    | HttpDoorUnstarted
+    | HttpDoorListens
+    | HttpDoorFailed
+    | HttpDoorShut
     | UsersTakenOver
     | UsersUnread
     | BrokerWaited

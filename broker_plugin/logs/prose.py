@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_plugin.logs import events as node
+from broker_plugin.logs import http_events
 from broker_plugin.logs.events import Event
 from ha import log_events as core
 from txobserver.ends import END_OF_GENERATIONS
@@ -177,7 +178,21 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.ActionNotRun: _not_run,
     node.CallsNotKept: lambda e: f"no cluster call is run: {e.reason}",
     node.ListenerNotOpen: lambda e: f"listener '{e.listener}' is not open yet: {e.reason}",
-    node.UserChanged: lambda e: f"an operator asks for {e.operation} of {e.login!r}",
+    node.UserChanged: lambda e: (
+        f"an operator asks for {e.operation} of {e.login!r}" + (f", as {e.by!r} from {e.address}" if e.by else "")
+    ),
+    http_events.HttpDoorEnded: lambda e: (
+        f"the HTTP door (process {e.process}) has ended with status {e.status}; another one is started in "
+        f"{e.seconds:g} s"
+    ),
+    http_events.HttpDoorListens: lambda e: f"operators are answered by HTTP at {e.addresses}",
+    http_events.HttpDoorShut: lambda e: (
+        f"the HTTP door cannot listen: {e.reason}; choose another http.port or http.host"
+    ),
+    http_events.HttpDoorFailed: lambda e: f"a request ({e.method}) has failed in the HTTP door: {e.reason}",
+    http_events.HttpDoorUnstarted: lambda e: (
+        f"the HTTP door cannot be started ({e.reason}); it is tried again in {e.seconds:g} s"
+    ),
     node.UsersTakenOver: lambda e: (
         f"the cluster keeps its users itself from here on: {e.taken} of this node's configuration"
     ),

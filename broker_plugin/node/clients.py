@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker_plugin.amqp.arrivals import Arrivals
@@ -12,6 +12,7 @@ from broker_plugin.amqp.password_pool import PasswordPool
 from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
+from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.guard import Guard
 from broker_plugin.host.node_end import BrokerDoor
@@ -43,6 +44,14 @@ class ClientService(ABC):
 
     def shown(self) -> dict[str, Any]:
         """What ``txha status`` shows of the clients and of what they take; nothing where that is not known here."""
+        return {}
+
+    def queues(self) -> Sequence[Queue]:
+        """Those of an active primary; none where that is not known here."""
+        return ()
+
+    def counted(self) -> dict[str, int]:
+        """What has been done for clients since the process began, by name; nothing where that is not known here."""
         return {}
 
     @property
@@ -106,6 +115,15 @@ class EmbeddedClients(ClientService):
     def shown(self) -> dict[str, Any]:
         """What clients take, and which alarms are on."""
         return self._upkeep.shown() if self._upkeep is not None else {}
+
+    def queues(self) -> Sequence[Queue]:
+        """Those that clients can use at this moment."""
+        return list(self._broker.topology.queues.values()) if self._broker.active else ()
+
+    def counted(self) -> dict[str, int]:
+        """Of messages, channels and connections."""
+        opened, there = self._server.opened, self._server.connections
+        return {**self._broker.counters.shown(), "connections_opened": opened, "connections_closed": opened - there}
 
     @property
     def keeps_users(self) -> bool:

@@ -23,6 +23,7 @@ from broker_plugin.compiled import SWITCH
 from broker_plugin.coordination.address import store_at
 from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
 from broker_plugin.embedded.memory_budget import MemoryMarks
+from broker_plugin.node.http_config import Http
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, password_of, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
 from broker_plugin.node.timing import MOST_PATIENCE, MOST_SECONDS, SHORTEST, Section, Timing
@@ -203,6 +204,7 @@ class NodeConfig(BaseSettings):
     transactions: OpenTransactions = OpenTransactions()
     dtx: Dtx = Dtx()
     host: HostBroker | None = None
+    http: Http | None = None
     min_ready: int = Field(default_factory=_majority, ge=1, description="a majority from three nodes on, else `1`")
     outcomes_kept: int = Field(100_000, ge=1)
     outcome_seconds: float = Field(86_400.0, gt=0, le=MOST_SECONDS)
@@ -242,6 +244,7 @@ class NodeConfig(BaseSettings):
     def _addresses_differ(self) -> NodeConfig:
         own = [(self.amqp.host, self.amqp.port), (self.peer.host, self.peer.port)]
         own += [(each.host, each.port) for each in self.listeners.values()]
+        own += [] if self.http is None else self.http.addresses
         addresses = [*own, *((peer.host, peer.port) for peer in self.peers)]
         for host, port in addresses:
             if addresses.count((host, port)) > 1:

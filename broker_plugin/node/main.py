@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import secrets
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -32,11 +30,15 @@ from broker_plugin.node.cluster_users import check_own_users
 from broker_plugin.node.collector import Collector
 from broker_plugin.node.config import INVARIANTS, ConfigError, NodeConfig, switch_invariants
 from broker_plugin.node.descriptors import Rooms, raise_limit, rooms
+from broker_plugin.node.door.admin import DoorAdmin
+from broker_plugin.node.door.metrics import NodeMetrics
+from broker_plugin.node.door.process import DoorProcess
 from broker_plugin.node.doors import Doors
 from broker_plugin.node.link_secrets import link_secrets
 from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
+from broker_plugin.node.ports import check_ports
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import queue_names, status, transactions
@@ -103,6 +105,7 @@ class NodeProcess:
         self.readers: LogServer
         self.doors: Doors
         self.calls: CallsPart
+        self.metrics: NodeMetrics
         self.clients: ClientService = clients_of(self.guard, config, partial(self._fail, in_order=True))
 
     async def run(self) -> int:
@@ -111,7 +114,7 @@ class NodeProcess:
         self.guard.monitor = TurnMonitor(self.guard.call_soon)
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, self._ended.set)  # a node that is broken ends as well
-        await self._check_ports()
+        await check_ports(self._config)
         async with self._started:
             if await self._join_cluster():
                 if not await self._start():
@@ -124,20 +127,6 @@ class NodeProcess:
         return ended(self._failure, self._hung)
 
     # -- starting
-
-    async def _check_ports(self) -> None:
-        """Find a port in use before anything is written."""
-        loop = asyncio.get_running_loop()
-        for what, host, port in (
-            ("AMQP clients", self._config.amqp.host, self._config.amqp.port),
-            ("other nodes", self._config.peer.host, self._config.peer.port),
-        ):
-            try:
-                server = await loop.create_server(asyncio.Protocol, host, port)
-            except OSError as error:
-                raise ConfigError(f"cannot listen for {what} on {host}:{port}: {_why(error)}") from error
-            server.close()
-            await server.wait_closed()
 
     async def _join_cluster(self) -> bool:
         """Learn which cluster this is, and open its store; False if the node was told to end meanwhile."""
@@ -244,6 +233,7 @@ class NodeProcess:
         self.calls.answer_to(self.parts)
         self.core, self.shell, self.records, self.links = self.parts
         self._started.callback(self.shell.stop)
+        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, self.clients, self._readiness)
         self.shell.on_turn = self._after_turn
         await self._listen(room, fit)
         self._started.push_async_callback(self._leave)
@@ -269,6 +259,7 @@ class NodeProcess:
         calls = self.calls.open(self.parts, self.doors)
         self._started.callback(self.calls.listeners.stop)
         logins = self.clients.logins if self.clients.keeps_users else None
+        door = DoorAdmin(config, self.core, self._readiness, self.calls.listeners, logins, self.clients.shown)
         admin = AdminServer(
             self.guard,
             config.dir,
@@ -279,11 +270,17 @@ class NodeProcess:
                 **BranchAdmin(self.core, self.clients.branches, self.shell).handlers,
                 **calls,
                 **UserAdmin(self.core, self.shell.report, logins).handlers,
+                **door.handlers,
+                **self.metrics.handlers,
             },
             room.operators.admit,
         )
         self._closed_by(admin.stop)
         await admin.start()
+        if config.http is not None:
+            process = DoorProcess(self.guard, config)
+            self._started.callback(process.stop)
+            process.start()
 
     # -- running
 
@@ -294,6 +291,7 @@ class NodeProcess:
         congested = leading is not None and leading.primary.point.serving and leading.primary.congested
         self.clients.turned(core, congested)
         self.doors.look()
+        self.metrics.look()
 
     def _fail(self, reason: str, in_order: bool = False) -> None:
         """The node cannot go on: leave time for the last messages, then end; ``in_order``, as when it is told to."""
@@ -359,19 +357,6 @@ def ended(failure: str | None, hung: str | None) -> int:
     if hung:
         end_at_once(hung)
     return 1 if failure else 0
-
-
-def _why(error: OSError) -> str:
-    """Of an address that cannot be listened on: what is wrong with it, and what to do."""
-    if error.errno == errno.EADDRINUSE:
-        return "the address is in use; choose another port"
-    if error.errno == errno.EACCES:
-        return "this user may not listen there; choose a port from 1024 on"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return "this machine has no such address; name one of its own as the host"
-    if isinstance(error, socket.gaierror):
-        return f"{error.strerror}; correct the host"
-    return f"{error.strerror or error}; choose another address"
 
 
 def end_in_time() -> None:

@@ -86,6 +86,8 @@ class Shell:
         self._guard = guard
         self.io = NodeIo(core, store, records, guard, on_stop)
         self.interpreter = self.io.answers = Interpreter(core, self.io, self, surroundings)
+        self.turns = 0
+        """How many there have been"""
         self._due = False
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -213,6 +215,7 @@ class Shell:
             self._look_and_tell(self._settle)
 
     def _settle(self) -> None:
+        self.turns += 1
         self.core.settle()
         self.interpreter.run()
         self._watch()

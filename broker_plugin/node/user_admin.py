@@ -17,8 +17,17 @@ from broker_plugin.amqp.protocol.passwords import is_hash
 from broker_plugin.amqp.protocol.sasl import Credentials
 from broker_plugin.logs.events import UserChanged
 from broker_plugin.logs.formats import tell
+from broker_plugin.node.origins import origin_of
 from ha.core import NodeCore
-from txobserver.access import Access, add_user_step, delete_user_step, set_password_step, set_tags_step
+from txobserver.access import (
+    Access,
+    add_user_step,
+    delete_user_step,
+    put_user_step,
+    set_password_step,
+    set_tags_step,
+)
+from txobserver.audited import audited_step
 from txobserver.events import Configure
 from txobserver.refusal import Refusal
 
@@ -43,6 +52,7 @@ class UserAdmin:
         return {
             "users.list": self._list,
             "users.add": self._add,
+            "users.put": self._put,
             "users.delete": self._delete,
             "users.passwd": self._passwd,
             "users.set_tags": self._set_tags,
@@ -55,22 +65,28 @@ class UserAdmin:
 
     async def _add(self, arguments: dict[str, Any]) -> Any:
         name = _text(arguments, "name")
-        await self._change(name, add_user_step(name, _hash(arguments), _tags(arguments)))
+        await self._change(name, add_user_step(name, _hash(arguments), _tags(arguments)), arguments)
         return {"name": name, "tags": list(_tags(arguments))}
+
+    async def _put(self, arguments: dict[str, Any]) -> Any:
+        name = _text(arguments, "name")
+        there = name in self._kept().users
+        await self._change(name, put_user_step(name, _hash(arguments), _tags(arguments)), arguments)
+        return {"name": name, "tags": list(_tags(arguments)), "added": not there}
 
     async def _delete(self, arguments: dict[str, Any]) -> Any:
         name = _text(arguments, "name")
-        await self._change(name, delete_user_step(name))
+        await self._change(name, delete_user_step(name), arguments)
         return {"name": name}
 
     async def _passwd(self, arguments: dict[str, Any]) -> Any:
         name = _text(arguments, "name")
-        await self._change(name, set_password_step(name, _hash(arguments)))
+        await self._change(name, set_password_step(name, _hash(arguments)), arguments)
         return {"name": name}
 
     async def _set_tags(self, arguments: dict[str, Any]) -> Any:
         name = _text(arguments, "name")
-        await self._change(name, set_tags_step(name, _tags(arguments)))
+        await self._change(name, set_tags_step(name, _tags(arguments)), arguments)
         return {"name": name, "tags": list(_tags(arguments))}
 
     async def _authenticate(self, arguments: dict[str, Any]) -> Any:
@@ -97,12 +113,14 @@ class UserAdmin:
             raise CommandRefused("a host broker serves the clients of this node, and has users of its own: ask it")
         return self._logins
 
-    async def _change(self, name: str, step: Configure) -> None:
+    async def _change(self, name: str, step: Configure, arguments: dict[str, Any]) -> None:
         """Ask for a step, and wait until it has passed the commit point. Raises CommandRefused."""
         self._kept()
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        tell(log, logging.WARNING, UserChanged(step.operation, name))
-        self._report(lambda: self._core.configure(step, answering(answer)))
+        origin = origin_of(arguments, self._core.member.node)
+        tell(log, logging.WARNING, UserChanged(step.operation, name, origin.user, origin.address))
+        audited = audited_step(step, origin, self._core.settings.calls_kept)
+        self._report(lambda: self._core.configure(audited, answering(answer)))
         try:
             error = await asyncio.wait_for(answer, DEADLINE_SECONDS)
         except TimeoutError:

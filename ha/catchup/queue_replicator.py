@@ -171,6 +171,7 @@ class QueueReplicator:
             self._access = message.rest
         self._access_digest = message.digest
         self._access.users = {**self._access.users, **{each.name: each for each in message.users}}
+        self._access.changes = [*self._access.changes, *message.changes]
 
     def forward(self, message: ForwardTx) -> None:
         """A tx-queue that has not ended when the snapshot does, or a part of it."""

@@ -24,6 +24,7 @@ from ha.messages.copying import (
 )
 from ha.messages.sizes import COUNT, OVERHEAD, event_bytes, slices
 from txobserver.access import Access, User
+from txobserver.audited import KeptChange
 from txobserver.calls import KeptCall, KeptCalls
 from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.ids import Position
@@ -119,11 +120,14 @@ class Ending:
         if not self._access.events:
             return
         digest = self._access.digest()
-        rest: Access | None = msgspec.structs.replace(self._access, users={})
+        rest: Access | None = msgspec.structs.replace(self._access, users={}, changes=[])
         users = list(self._access.users.values())
         for part in slices(users, _user_bytes, self._limit) if users else iter([[]]):
             yield SnapshotAccess(self._generation, self._session, digest, part, rest), sum(map(_user_bytes, part))
             rest = None
+        for run in slices(self._access.changes, _change_bytes, self._limit) if self._access.changes else ():
+            part_ = SnapshotAccess(self._generation, self._session, digest, [], None, run)
+            yield part_, sum(map(_change_bytes, run))
 
     def _forwarded(
         self, tx: int, runs: list[Run], transactions: list[tuple[int, int]]
@@ -141,6 +145,11 @@ class Ending:
 def _user_bytes(user: User) -> int:
     """Bytes of a user."""
     return len(_encode(user))
+
+
+def _change_bytes(change: KeptChange) -> int:
+    """Bytes of a change that is kept."""
+    return len(_encode(change))
 
 
 def _call_bytes(kept: KeptCall) -> int:

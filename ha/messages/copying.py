@@ -6,6 +6,7 @@ import msgspec
 
 from ha.messages.numbers import Number, QueueNumber
 from txobserver.access import Access, User
+from txobserver.audited import KeptChange
 from txobserver.calls import KeptCall, KeptCalls
 from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.events import Message, TxEvent
@@ -126,7 +127,8 @@ class SnapshotCalls(msgspec.Struct, array_like=True, tag=40):
 
 
 class SnapshotAccess(msgspec.Struct, array_like=True, tag=50):
-    """The users of the cluster as of the end of the snapshot, in slices, and all else of ``Access`` with the first.
+    """The users of the cluster as of the end of the snapshot, in slices, and all else of ``Access`` with the first;
+    but for ``changes``, which come last, in slices of their own.
 
     ``digest`` is that of all of it: a joiner that finds anything else begins anew. Only a node that names the feature
     ``users`` is sent it.
@@ -137,6 +139,7 @@ class SnapshotAccess(msgspec.Struct, array_like=True, tag=50):
     digest: int
     users: list[User]
     rest: Access | None = None
+    changes: list[KeptChange] = []
 
 
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):

@@ -103,6 +103,8 @@ class Store:
         self._reclaim_before = reclaim_before
         self._on_close = on_close
         self._appends: deque[Frame] = deque()
+        self.syncs = self.synced_bytes = 0
+        """Of the log since the process began: counted by its writer, read by any thread"""
         self._checkpointed = self.meta
 
     def suffix(self) -> Iterator[Frame]:
@@ -123,6 +125,11 @@ class Store:
     def first(self) -> int:
         """First sequence that the log still holds."""
         return self._log.first
+
+    @property
+    def waiting(self) -> int:
+        """Frames that wait for the log's writer."""
+        return len(self._appends)
 
     @property
     def tail(self) -> Position:
@@ -174,6 +181,9 @@ class Store:
         while waiting:
             frames.append(waiting.popleft())
         self._log.append(frames)
+        if frames:
+            self.syncs += 1
+            self.synced_bytes += sum(len(frame.data) for frame in frames)
 
     def _checkpoint(self, checkpoint: Checkpoint) -> None:
         if CHECKS.on:

@@ -39,6 +39,11 @@ class SameUsers(Checker):
         expected = self.stream.as_of(applied.sequence)
         if found != expected:
             self.fail(f"{process.name} at {applied} lets {found} in, and the stream leads to {expected}")
+        changes = replica.contents.access.changes
+        shown = tuple((each.tnx_id, each.operation, each.name, each.user, each.refusal) for each in changes)
+        if shown != self.stream.changes_as_of(applied.sequence):
+            said = self.stream.changes_as_of(applied.sequence)
+            self.fail(f"{process.name} at {applied} keeps the changes {shown}, and the stream leads to {said}")
 
     def user_answered(
         self, process: Process, label: str, name: str, before: dict[str | None, int], error: str | None

@@ -10,9 +10,11 @@ from txobserver.access import (
     add_user_step,
     delete_user_step,
     found_users_step,
+    put_user_step,
     set_password_step,
     set_tags_step,
 )
+from txobserver.audited import Origin, audited_step
 from txobserver.events import Configure
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 NAMES = ("ann", "bob", "cem", "dot")
 PAUSE = 0.01, 0.1
+KEPT = 5
+"""Changes of operators in the history: few, so that it is cut again and again"""
 
 
 class UserOperator:
@@ -53,6 +57,9 @@ class UserOperator:
         step = self._drawn(process, name, label)
         if step.operation == "user.delete":
             label = ""
+        if number % 2 and step.operation != "user.found":
+            operator = Origin(f"operator {self._number}", "10.0.0.1", process.name, number)
+            step = audited_step(step, operator, KEPT)
         before = {each: self._stream.deletions[name, each] for each in (None, "gone")}
         self.waiting[number] = process
 
@@ -67,7 +74,7 @@ class UserOperator:
         what = self._chance.random()
         there = process.core.replica.contents.access.users.get(name)
         if what < 0.35:
-            return add_user_step(name, label, ("t",))
+            return (add_user_step if self._asked % 3 else put_user_step)(name, label, ("t",))
         if what < 0.6:
             return delete_user_step(name)
         if what < 0.75:

@@ -13,6 +13,9 @@ from txobserver.events import Configure, Event
 
 Users = dict[str, tuple[str, tuple[str, ...]]]
 """Hash and tags, by name"""
+Change = tuple[int, str, str, str, str]
+"""What is kept of an operator's step: its number, the operation, the name, whose it was, why it was not carried out"""
+AUDITED = "access.audited"
 
 
 @dataclass
@@ -27,6 +30,8 @@ class UserReference:
     deletions: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     at: list[int] = field(default_factory=list)
     after: list[Users] = field(default_factory=list)
+    changes: list[tuple[Change, ...]] = field(default_factory=list)
+    kept: list[Change] = field(default_factory=list)
     steps: int = 0
     looked: int = 0
 
@@ -35,10 +40,11 @@ class UserReference:
         labels = []
         for index in range(self.looked, len(canonical)):
             event = canonical[index][1]
-            if isinstance(event, Configure) and event.operation.startswith("user."):
-                labels.append(self._step(event))
+            if isinstance(event, Configure) and event.operation.startswith(("user.", AUDITED)):
+                labels.append(self._audited(event) if event.operation == AUDITED else self._step(event))
                 self.at.append(index + 1)
                 self.after.append(dict(self.users))
+                self.changes.append(tuple(self.kept))
         self.looked = len(canonical)
         return labels
 
@@ -46,6 +52,22 @@ class UserReference:
         """After the event at this sequence."""
         found = bisect_right(self.at, sequence)
         return self.after[found - 1] if found else {}
+
+    def changes_as_of(self, sequence: int) -> tuple[Change, ...]:
+        """The same, of what is kept of operators' steps."""
+        found = bisect_right(self.at, sequence)
+        return self.changes[found - 1] if found else ()
+
+    def _audited(self, event: Configure) -> str:
+        """A step that says whose it is."""
+        operation, arguments, user, _, _, _, kept = msgspec.msgpack.decode(event.arguments)
+        deletions = self.deletions[event.name, "gone"]
+        label = self._step(Configure(event.config_id, operation, event.name, arguments))
+        refusal = self.results[label] if label else None
+        if not label and self.deletions[event.name, "gone"] > deletions:
+            refusal = "gone"
+        self.kept = [*self.kept, (event.config_id, operation, event.name, user, refusal or "")][-kept:]
+        return label
 
     def _step(self, event: Configure) -> str:
         self.steps += 1
@@ -65,6 +87,9 @@ class UserReference:
         elif event.operation == "user.add":
             label, refusal = said[0], "exists" if there else None
             self.users.setdefault(name, (said[0], tuple(said[1])))
+        elif event.operation == "user.put":
+            label = said[0]
+            self.users[name] = said[0], tuple(said[1])
         elif there is None:
             label, refusal = said[0] if event.operation == "user.password" else said[0][0], "gone"
         elif event.operation == "user.password":

@@ -48,10 +48,28 @@ def _reporting(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @app.command("list")
-def list_(dir: OptionalDir = None, node: Ask = None, config: Config = None, as_json: Json = False) -> None:
-    """List the calls that are kept: the history, and before it the last one of each operation and name."""
-    from broker_plugin.cli.calls.tables import calls_table
+def list_(
+    by: Annotated[
+        str | None, typer.Option("--by", help="List what this user has changed; '' for operators at the machine.")
+    ] = None,
+    dir: OptionalDir = None,
+    node: Ask = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """List the calls that are kept: the history, and before it the last one of each operation and name.
 
+    With --by, list what a user has changed of users, with address, time, and what was there before and after.
+    """
+    from broker_plugin.cli.calls.tables import calls_table, changes_table
+
+    if by is not None:
+        changes = _asked(dir, node, config, "changes.list", {"by": by})
+        if as_json:
+            typer.echo(json.dumps(changes, indent=2))
+        else:
+            changes_table(changes)
+        return
     rows = _asked(dir, node, config, "calls.list")
     if as_json:
         typer.echo(json.dumps(rows, indent=2))

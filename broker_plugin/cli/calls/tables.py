@@ -56,6 +56,22 @@ def calls_table(rows: list[dict[str, Any]]) -> None:
     PlainConsole(max(console.width, 100)).print(table)
 
 
+def changes_table(rows: list[dict[str, Any]]) -> None:
+    """One row a change."""
+    table = Table(title="changes that are kept", box=SIMPLE_HEAD)
+    for column in ("change", "operation", "name", "user", "from", "at node", "created at (UTC)"):
+        table.add_column(column, no_wrap=True)
+    for column in ("before", "after", "result"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        created = row["created_at"].partition(".")[0].replace("T", " ")
+        whose = [row[key] for key in ("operation", "name", "user", "address", "node")]
+        shown = [row["before"] or "", row["after"] or "", row["result"]]
+        table.add_row(str(row["tnx_id"]), *whose, created, *shown)
+    console = PlainConsole()
+    PlainConsole(max(console.width, 140)).print(table)
+
+
 def call_lines(row: dict[str, Any]) -> list[str]:
     """All that is known of one call."""
     lines = [f"call {row['tnx_id']}: {row['result']}"]

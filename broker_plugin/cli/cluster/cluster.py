@@ -40,9 +40,10 @@ def run_cluster(
     restart: bool,
     settings: list[str],
     node_command: Sequence[str] = NODE_COMMAND,
+    http_port: int | None = None,
 ) -> int:
     """Run the cluster until a signal comes; returns the exit status. Raises ClusterError, ConfigError, StoreError."""
-    plan = plan_cluster(directory, count, base_port, settings)
+    plan = plan_cluster(directory, count, base_port, settings, http_port=http_port)
     plan.write()
     found_if_new(plan, settings)
     supervisor = Supervisor(plan, restart, settings, node_command)

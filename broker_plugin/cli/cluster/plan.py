@@ -92,9 +92,15 @@ class ClusterPlan:
 
 
 def plan_cluster(
-    directory: Path, count: int, base_port: int, settings: list[str], wiring: Wiring = ON_LOOPBACK
+    directory: Path,
+    count: int,
+    base_port: int,
+    settings: list[str],
+    wiring: Wiring = ON_LOOPBACK,
+    http_port: int | None = None,
 ) -> ClusterPlan:
-    """The cluster in ``directory``, new or resumed; nodes listen for clients from ``base_port`` on.
+    """The cluster in ``directory``, new or resumed; nodes listen for clients from ``base_port`` on, and where there is
+    an ``http_port``, for operators from that on.
 
     The directory is locked for as long as this process lives, as soon as it is known to be a cluster's or to become
     one. Raises ClusterError, ConfigError, or StoreError for a directory that is in use or another cluster's.
@@ -106,15 +112,22 @@ def plan_cluster(
         if len(found) != count:
             raise ClusterError(f"{directory} holds a cluster of {len(found)} nodes; give --nodes {len(found)}")
         _check_stopped(directory, [each.name for each in found])
-    ports = _client_ports(count, base_port)
+    ports = _neighbours(count, base_port, "--base-port")
+    doors = [None] * count if http_port is None else _neighbours(count, http_port, "--http-port")
+    if both := set(ports).intersection(doors):
+        raise ClusterError(f"port {min(both)} is for clients and for operators; choose another --http-port")
     names = [f"node-{index + 1}" for index in range(count)] if found is None else [each.name for each in found]
     identifier = (cluster_id(directory) if found is not None else None) or f"local-{secrets.token_hex(6)}"
     entries = [NodeEntry(name, None, port, directory / name) for name, port in zip(names, ports, strict=True)]
-    peer_ports = free_ports(count, set(ports))
-    texts = [_node_text(directory, identifier, entries, peer_ports, index, wiring) for index in range(count)]
+    peer_ports = free_ports(count, {*ports, *(each for each in doors if each is not None)})
+    texts = [
+        _node_text(directory, identifier, entries, peer_ports, index, wiring, doors[index]) for index in range(count)
+    ]
     whole = []
-    for entry, text, peer_port in zip(entries, texts, peer_ports, strict=True):
-        whole.append(_with_settings(text, _checked(entry, text, peer_port, settings), settings))
+    for entry, text, peer_port, door in zip(entries, texts, peer_ports, doors, strict=True):
+        config = _checked(entry, text, peer_port, settings)
+        _check_door(config, door, count)
+        whole.append(_with_settings(text, config, settings))
         if found is not None:
             _check_store(entry, identifier)
     if found is None:
@@ -170,13 +183,13 @@ def _make_directory(directory: Path) -> None:
         raise ClusterError(f"cannot make {directory}: {error.strerror}") from error
 
 
-def _client_ports(count: int, base_port: int) -> list[int]:
-    ports = [base_port + index for index in range(count)]
+def _neighbours(count: int, first: int, option: str) -> list[int]:
+    ports = [first + index for index in range(count)]
     if ports[0] < 1 or ports[-1] > 65535:
-        raise ClusterError(f"ports {ports[0]} to {ports[-1]} are out of range; choose another --base-port")
+        raise ClusterError(f"ports {ports[0]} to {ports[-1]} are out of range; choose another {option}")
     for port in ports:
         if not port_is_free(port):
-            raise ClusterError(f"port {port} is in use; choose another --base-port")
+            raise ClusterError(f"port {port} is in use; choose another {option}")
     return ports
 
 
@@ -187,8 +200,9 @@ def _node_text(
     peer_ports: list[int],
     index: int,
     wiring: Wiring,
+    door: int | None,
 ) -> str:
-    """The node.toml of one node."""
+    """The node.toml of one node. ``door``: its port for operators."""
     entry, host = entries[index], wiring.host(index)
     routes = [(other, *wiring.route(index, n, peer_ports[n])) for n, other in enumerate(entries) if n != index]
     sections = [
@@ -200,6 +214,7 @@ def _node_text(
             coordination=str(local_record(directory)),
         ),
         _section("[amqp]", host=host, port=entry.amqp_port),
+        *([] if door is None else [_section("[http]", host=host, port=door)]),
         _section("[peer]", host=host, port=peer_ports[index], secret=MARK + str(directory / SECRET_FILE)),
         *(_section("[[peers]]", name=other.name, host=there, port=port) for other, there, port in routes),
     ]
@@ -256,6 +271,18 @@ def _check_store(entry: NodeEntry, identifier: str) -> None:
     """Whether the node's data is this cluster's. Raises StoreError; damage is left for the node to find and to tell."""
     with contextlib.suppress(StoreDamaged):
         check_identity(entry.directory, identifier, entry.name)
+
+
+def _check_door(config: NodeConfig, door: int | None, count: int) -> None:
+    """Each node needs ports of its own. Raises ClusterError."""
+    if config.http is None:
+        return
+    if config.http.port != door:
+        raise ClusterError("http.port cannot be set for a local cluster: give --http-port, and each node gets its own")
+    if config.http.metrics_port is not None and count > 1:
+        raise ClusterError(
+            "http.metrics_port cannot be set for a local cluster of several nodes: read /metrics at each node's door"
+        )
 
 
 def _checked(entry: NodeEntry, text: str, peer_port: int, settings: list[str]) -> NodeConfig:

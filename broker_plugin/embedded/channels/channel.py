@@ -63,7 +63,8 @@ class Channel(Requester):
     def __init__(
         self, broker: Serving, consumer_operations: ConsumerOperations, session: Client, outlet: ChannelOutlet
     ) -> None:
-        super().__init__(broker.turn, session, outlet, session.flowing)
+        super().__init__(broker.turn, session, outlet, session.flowing, broker.counters)
+        self.counters.channels_opened += 1
         self.session = session
         self._broker = broker
         self._consumer_operations = consumer_operations
@@ -88,13 +89,20 @@ class Channel(Requester):
         if self._topology.prioritised and priority_of(properties):
             self._meet_priority(route)
         message = Message(exchange, routing_key, properties, body)
+        counters = self.counters
+        counters.received += 1
         work = self.mode.work
         if work is not None:
             work.publish(route, message, mandatory)
             return
         durable, local = route
         confirms = self.mode.confirms
-        tag = confirms.begin() if confirms is not None else 0
+        tag = 0
+        if confirms is not None:
+            tag = confirms.begin()
+            counters.received_confirm += 1
+        if reached:
+            counters.routed += 1
         for queue in local:
             queue.enqueue(message)
         if durable:
@@ -103,9 +111,14 @@ class Channel(Requester):
             self._publishing += 1
             self._ledger.publish(durable, message, partial(self._landed, tag, size))
             return
-        if mandatory and not local:
-            self.outlet.returned(312, "NO_ROUTE", message)
+        if not local:
+            if mandatory:
+                counters.unroutable_returned += 1
+                self.outlet.returned(312, "NO_ROUTE", message)
+            else:
+                counters.unroutable_dropped += 1
         if confirms is not None:
+            counters.confirmed += 1
             confirms.settle(tag, True)
 
     def _meet_priority(self, route: Route) -> None:
@@ -123,6 +136,8 @@ class Channel(Requester):
             return
         confirms = self.mode.confirms
         if confirms is not None and tag:
+            if error is None:
+                self.counters.confirmed += 1
             confirms.settle(tag, error is None)
         elif error is not None:
             self.fail(precondition(error))
@@ -161,14 +176,19 @@ class Channel(Requester):
     def _got(self, queue: Queue, no_ack: bool, reply: Callable[[Got | None], None], taken: Taken | None) -> None:
         self._getting = None
         if taken is None:
+            self.counters.get_empty += 1
             answer = partial(self.fail, not_found("queue", queue.name)) if queue.deleted else partial(reply, None)
             answer()
             return
         offset, redelivered, message = taken
         self.last_tag += 1
+        if redelivered:
+            self.counters.redelivered += 1
         if no_ack:
+            self.counters.delivered_get_auto += 1
             queue.settle((offset,), Removal.ACKED)
         else:
+            self.counters.delivered_get_manual += 1
             self.unacked.add(self.last_tag, (queue, offset, None))
         reply(Got(self.last_tag, redelivered, message, queue.ready))
 
@@ -196,6 +216,7 @@ class Channel(Requester):
             if held is None:
                 raise precondition(f"unknown delivery tag {tag}")
             if work is None and reason is Removal.ACKED:
+                self.counters.acknowledged += 1
                 held[0].settle((held[1],), reason)
                 if held[2] is not None:
                     held[2].restore()
@@ -207,7 +228,20 @@ class Channel(Requester):
         elif reason is None:
             GivingBack(self._turn, take, answer).run()
         else:
-            SettlingPieces(self._turn, take, reason, answer).run()
+            SettlingPieces(self._turn, self._counted(take, reason), reason, answer).run()
+
+    def _counted(self, take: Take, reason: Removal) -> Take:
+        """The same, and acknowledgements are counted as they are taken."""
+        if reason is not Removal.ACKED:
+            return take
+        counters = self.counters
+
+        def taken(most: int) -> Entries:
+            entries = take(most)
+            counters.acknowledged += len(entries)
+            return entries
+
+        return taken
 
     def _settle_in(self, work: Association | LocalTransaction, reason: Removal | None, entries: Entries) -> None:
         """A piece of what is settled inside a unit of work; if the channel has ended meanwhile it is rolled back."""
@@ -239,11 +273,14 @@ class Channel(Requester):
 
     def _committed(self, tx: LocalTransaction, reply: Callable[[], None], error: str | None) -> None:
         if error is None:
+            tx.count(self.counters)
             tx.apply_local(self._turn, partial(self._answer_commit, tx, reply))
         elif self.closed:
+            self.counters.transactions_failed += 1
             tx.wait_no_more(self._turn)
             GivingBack(self._turn, Listed(tx.settled).take).run()
         else:
+            self.counters.transactions_failed += 1
             tx.wait_no_more(self._turn)
             self._take_back(tx, partial(self.fail, precondition(error)))
 
@@ -255,6 +292,7 @@ class Channel(Requester):
 
     def rollback(self, done: Reply = unheard) -> None:
         """tx.rollback: publishes are forgotten, acknowledged messages are outstanding again."""
+        self.counters.transactions_rolled_back += 1
         tx = self.mode.next_transaction()
         tx.rollback(self._turn)
         self._take_back(tx, done)
@@ -279,6 +317,7 @@ class Channel(Requester):
         if self.closed:
             return
         self.closed = True
+        self.counters.channels_closed += 1
         self.session.forget(self)
         if self._getting is not None:
             self._getting[0].forget_getter(self._getting[1])
@@ -293,6 +332,11 @@ class Channel(Requester):
             mode.work.rollback(self._turn)
             take = Both(Listed(mode.work.settled).take, take).take
         GivingBack(self._turn, take, partial(self._left, consumers, done)).run()
+
+    def abandon(self) -> None:
+        """This node is no longer the primary."""
+        self.counters.channels_closed += not self.closed
+        super().abandon()
 
     def _left(self, consumers: deque[Consumer], done: Reply) -> None:
         """The queues that go with their last consumer go, as many in a turn as it has room for, and then ``done``;

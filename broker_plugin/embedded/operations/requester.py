@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.message_counters import MessageCounters
 from broker_plugin.embedded.queues.consumer import Receiver
 from broker_plugin.embedded.queues.outlet import ChannelOutlet
 from broker_plugin.embedded.queues.owner import Owner
@@ -15,8 +16,10 @@ from broker_plugin.embedded.queues.turn import Turn
 class Requester(Receiver):
     """What it asks for waits for its own publishes where it must find what they left."""
 
-    def __init__(self, turn: Turn, owner: Owner, outlet: ChannelOutlet, flowing: bool) -> None:
-        super().__init__(turn, owner, outlet, flowing)
+    def __init__(
+        self, turn: Turn, owner: Owner, outlet: ChannelOutlet, flowing: bool, counters: MessageCounters
+    ) -> None:
+        super().__init__(turn, owner, outlet, flowing, counters)
         self._publishing = 0
         self._when_quiet: Callable[[], None] | None = None
 

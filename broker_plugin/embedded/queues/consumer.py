@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from broker_plugin.embedded.message_counters import MessageCounters
 from broker_plugin.embedded.queues.message_headers import with_offset
 from broker_plugin.embedded.queues.outlet import ChannelOutlet
 from broker_plugin.embedded.queues.owner import Owner
@@ -29,11 +30,14 @@ class Receiver(ABC):
     """What a channel takes out of queues.
 
     ``prefetch`` is the limit over all its consumers, ``held`` what counts for it; ``unacked`` is in the client's hands,
-    by delivery tag.
+    by delivery tag. ``counters``: the broker's.
     """
 
-    def __init__(self, turn: Turn, owner: Owner, outlet: ChannelOutlet, flowing: bool) -> None:
+    def __init__(
+        self, turn: Turn, owner: Owner, outlet: ChannelOutlet, flowing: bool, counters: MessageCounters
+    ) -> None:
         self.owner = owner
+        self.counters = counters
         self.outlet = outlet
         self.closed = False
         self.flowing = flowing
@@ -126,10 +130,15 @@ class Consumer(Subscriber):
     def deliver(self, taken: Taken) -> None:
         """Hand a message to the client; without acknowledgements it leaves the queue with that."""
         channel = self.channel
+        counters = channel.counters
         channel.last_tag = tag = channel.last_tag + 1
+        if taken[1]:
+            counters.redelivered += 1
         if self.no_ack:
+            counters.delivered_consume_auto += 1
             self.queue.settle((taken[0],), Removal.ACKED)
         else:
+            counters.delivered_consume_manual += 1
             channel.unacked.add(tag, (self.queue, taken[0], self))
             self.credit -= 1
             channel.held += 1

@@ -60,6 +60,10 @@ class DurableQueue(Queue):
         self._draining: Draining | None = None
 
     @property
+    def out(self) -> int:
+        return len(self._out)
+
+    @property
     def ready(self) -> int:
         return self.total - len(self._out) - self._unseen
 

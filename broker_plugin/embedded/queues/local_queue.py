@@ -44,6 +44,10 @@ class LocalQueue(Queue):
         self._out_bytes = 0
 
     @property
+    def out(self) -> int:
+        return len(self._out)
+
+    @property
     def ready(self) -> int:
         return len(self._fresh) + len(self._returned) - self._unseen
 

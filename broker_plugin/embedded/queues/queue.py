@@ -58,6 +58,11 @@ class Queue(ABC):
     def ready(self) -> int:
         """Messages that are in the queue and that neither a client nor a branch holds."""
 
+    @property
+    @abstractmethod
+    def out(self) -> int:
+        """Messages that a client or a branch holds."""
+
     @abstractmethod
     def settle(self, offsets: Sequence[int], reason: Removal) -> None:
         """Messages that were handed out leave the queue for good."""

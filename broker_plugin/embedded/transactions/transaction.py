@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from broker_plugin.embedded.memory_budget import Holder
+from broker_plugin.embedded.message_counters import MessageCounters
+from broker_plugin.embedded.queues.consumer import Held
 from broker_plugin.embedded.queues.turn import Turn
 from broker_plugin.embedded.topology.topology import Route
 from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
-from txobserver.events import Message
+from txobserver.events import Message, Removal
 from txobserver.ports.ledger import Done, Observer
 
 
@@ -23,6 +25,7 @@ class LocalTransaction(UnitOfWork):
         super().__init__(holder)
         self.alarm = alarm
         self.returns: list[Message] = []
+        self._routed = self._dropped = self._acknowledged = 0
         self._begin = begin
         self._begun: Observer | None = None
 
@@ -39,9 +42,28 @@ class LocalTransaction(UnitOfWork):
     def publish(self, route: Route, message: Message, mandatory: bool) -> None:
         """A publish inside the transaction."""
         self.enqueue(route, message)
-        if mandatory and not route.durable and not route.local:
+        if route.durable or route.local:
+            self._routed += 1
+        elif mandatory:
             self.returns.append(message)
             self.wait_here(message)
+        else:
+            self._dropped += 1
+
+    def settle(self, held: Iterable[tuple[int, Held]], reason: Removal | None) -> None:
+        """Acknowledgements or rejections inside it."""
+        before = len(self.settled)
+        super().settle(held, reason)
+        if reason is Removal.ACKED:
+            self._acknowledged += len(self.settled) - before
+
+    def count(self, counters: MessageCounters) -> None:
+        """It has committed: what was done in it counts."""
+        counters.transactions_committed += 1
+        counters.routed += self._routed
+        counters.unroutable_returned += len(self.returns)
+        counters.unroutable_dropped += self._dropped
+        counters.acknowledged += self._acknowledged
 
     def name(self, token: bytes) -> None:
         """Let the outcome be remembered under this token. Raises NameInUse, and ValueError for one that cannot be."""

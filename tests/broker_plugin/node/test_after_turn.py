@@ -60,6 +60,7 @@ class Running:
         self.node._readiness = Readiness(1, 1)
         self.door, self.server = Door(), Server()
         self.node.clients, self.node.doors = served_by(self.server), Doors.__new__(Doors)
+        self.node.metrics = SimpleNamespace(look=lambda: None)
         self.node.doors._doors, self.node.doors._seen = {self.door}, None
         self.turn("joining", 1)
 

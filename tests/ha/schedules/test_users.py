@@ -24,6 +24,7 @@ from txobserver.access import (
     set_password_step,
     set_tags_step,
 )
+from txobserver.audited import AUDITED, MOST_CHANGES, Origin, audited_step
 from txobserver.events import Configure
 from txobserver.ids import Position
 from txobserver.outcomes import OutcomesMeta
@@ -58,6 +59,12 @@ def cluster() -> UsersCluster:
     cluster = UsersCluster()
     cluster.settled()
     return cluster
+
+
+def begin_the_log_behind_everything(cluster: MemoryCluster) -> None:
+    """A node that has less needs a copy: what it lacks stands in no log any more."""
+    core = cluster.primary.core
+    core.log_first = core.replica.tail.sequence + 1
 
 
 def users(node: MemoryNode) -> dict[str, User]:
@@ -143,6 +150,8 @@ def test_users_survive(cluster: UsersCluster, wipe: bool) -> None:
     victim = backups_of(cluster)[0].name
     cluster.kill(victim)
     assert cluster.carried_out(cluster.primary, "delete", delete_user_step("u7")) is None
+    if wipe:
+        begin_the_log_behind_everything(cluster)
     back = cluster.start(victim, wipe=wipe)
     all_agree(cluster)
     assert set(users(back)) == {f"u{number}" for number in range(40)} - {"u7"}
@@ -157,6 +166,7 @@ def test_a_copy_in_slices_of_one_user(cluster: UsersCluster) -> None:
         assert small.carried_out(small.primary, f"add {number}", add_user_step(f"u{number}", "hash")) is None
     victim = backups_of(small)[0].name
     small.kill(victim)
+    begin_the_log_behind_everything(small)
     back = small.start(victim, wipe=True)
     all_agree(small)
     assert list(users(back)) == ["u0", "u1", "u2"] and len(digests(small)) == 1
@@ -301,3 +311,58 @@ def test_a_copy_with_other_users_than_were_sent_begins_anew() -> None:
     proper.take(end)
     proper.work()
     assert proper.ended is end
+
+
+@pytest.mark.parametrize("wipe", [False, True], ids=["its log", "a copy"])
+def test_whose_change_it_was_is_on_all_nodes_and_in_a_copy(wipe: bool) -> None:
+    """Asked for at a backup, carried by the stream, kept by checkpoint and log, or by a copy with a change a slice."""
+    cluster = UsersCluster(portion_bytes=1)
+    cluster.settled()
+    backup = backups_of(cluster)[0]
+    for number, (user, step) in enumerate(
+        [("ada", add_user_step("u", "h", ("t",))), ("bob", set_tags_step("u", ())), ("ada", delete_user_step("no"))]
+    ):
+        origin = Origin(user, "10.0.0.1", "node", 7)
+        refused = cluster.carried_out(backup, f"{number}", audited_step(step, origin, kept=2))
+        assert refused == (Refusal.GONE if number == 2 else None)
+    victim = backups_of(cluster)[1].name
+    cluster.kill(victim)
+    if wipe:
+        begin_the_log_behind_everything(cluster)
+    cluster.start(victim, wipe=wipe)
+    all_agree(cluster)
+    assert len(digests(cluster)) == 1
+    for node in cluster.nodes.values():
+        bob, ada = node.core.replica.contents.access.changes
+        assert (bob.user, bob.operation, bob.before, bob.after) == ("bob", "user.tags", '{"tags":["t"]}', '{"tags":[]}')
+        assert (ada.user, ada.refusal, ada.address, ada.created_ms) == ("ada", "gone", "10.0.0.1", 7)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        audited_step(found_users_step([], ""), Origin("a", "b", "c", 1), 1),
+        audited_step(audited_step(delete_user_step("u"), Origin("a", "b", "c", 1), 1), Origin("a", "b", "c", 1), 1),
+        audited_step(Configure(0, "queue.declare", "q", b""), Origin("a", "b", "c", 1), 1),
+        audited_step(delete_user_step("u"), Origin("a", "b", "c", -1), 1),
+        audited_step(delete_user_step("u"), Origin("a", "b", "c", 1), 0),
+        audited_step(delete_user_step("u"), Origin("a", "b", "c", 1), MOST_CHANGES + 1),
+        Configure(0, AUDITED, "u", b"\x90"),
+    ],
+)
+def test_what_no_operator_asks_for_is_refused_before_it_is_durable(step: Configure, cluster: UsersCluster) -> None:
+    before = cluster.primary.core.replica.contents.configuration.last_id
+    refused = cluster.carried_out(cluster.primary, "wrong", step)
+    assert refused is not None and "unknown arguments" in refused
+    assert cluster.primary.core.replica.contents.configuration.last_id == before
+
+
+def test_what_is_kept_of_changes_is_part_of_the_digest() -> None:
+    origin = Origin("ada", "10.0.0.1", "node", 7)
+    found = []
+    for user in ("ada", "bob"):
+        access = Access()
+        step = audited_step(add_user_step("u", "h"), origin._replace(user=user), kept=2)
+        access.apply(Configure(1, step.operation, step.name, step.arguments))
+        found.append(access.digest())
+    assert found[0] != found[1]

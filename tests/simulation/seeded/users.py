@@ -11,6 +11,7 @@ from ha.catchup.snapshot_end import Ending
 from ha.relay import StepRelay
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.access import ADD_USER, Access
+from txobserver.audited import plain_step
 from txobserver.refusal import Refusal
 from txobserver.state.contents import Contents
 
@@ -32,6 +33,38 @@ def a_user_is_applied_at_one_node_only(stack: ExitStack) -> None:
         return apply
 
     replace(stack, Access, "apply", make)
+
+
+@seeded("P7", users=True)
+def a_change_is_remembered_where_it_was_answered_only(stack: ExitStack) -> None:
+    """The primary, which carries an operator's step out first, keeps whose it was; a backup only carries it out."""
+
+    def make(original: Any) -> Any:
+        seen: dict[int, int] = {}
+
+        def apply(self: Access, step: Any) -> Any:
+            times = seen[step.config_id] = seen.get(step.config_id, 0) + 1
+            return original(self, plain_step(step) if times > 1 else step)
+
+        return apply
+
+    replace(stack, Access, "apply", make)
+
+
+@seeded("P7", users=True)
+def a_refused_change_is_not_remembered(stack: ExitStack) -> None:
+    """The history tells what was done, and not what an operator has tried."""
+
+    def make(original: Any) -> Any:
+        def audited(self: Access, step: Any) -> Any:
+            before, refusal = self.changes, original(self, step)
+            if refusal is not None:
+                self.changes = before
+            return refusal
+
+        return audited
+
+    replace(stack, Access, "_audited", make)
 
 
 @seeded("P7", users=True)
@@ -61,7 +94,7 @@ def a_hash_made_anew_takes_the_place_of_a_new_password(stack: ExitStack) -> None
         def apply(self: Access, step: Any) -> Any:
             refusal = original(self, step)
             if refusal is Refusal.CHANGED:
-                hash_ = msgspec.msgpack.decode(step.arguments)[0]
+                hash_ = msgspec.msgpack.decode(plain_step(step).arguments)[0]
                 self._put(msgspec.structs.replace(self.users[step.name], hash=hash_))
                 return None
             return refusal

@@ -207,3 +207,27 @@ def test_a_node_s_status_says_what_is_wrong(standing: Any, said: str, capsys: py
     assert said in calls_line(found) and bool(calls_line(found)) == bool(said)
     status_table([found])
     assert said in capsys.readouterr().out
+
+
+CHANGE = {
+    "tnx_id": 7,
+    "operation": "user.tags",
+    "name": "eve",
+    "user": "boss",
+    "address": "10.0.0.9",
+    "node": "node-3",
+    "created_at": "2026-01-02T03:04:05.678+00:00",
+    "before": '{"tags":["a"]}',
+    "after": '{"tags":["b"]}',
+    "result": "gone",
+}
+
+
+def test_who_has_changed_what(asked: list[Asked]) -> None:
+    ANSWERS["changes.list"] = [CHANGE]
+    shown = txha("list", "--by", "boss")
+    assert asked == [("node-2", "changes.list", {"by": "boss"})] and not shown.exit_code
+    for word in ("7", "user.tags", "eve", "boss", "10.0.0.9", "node-3", "2026-01-02 03:04:05", '["a"]', "gone"):
+        assert word in shown.output
+    assert json.loads(txha("list", "--by", "", "--json").output) == [CHANGE]
+    assert asked[-1] == ("node-2", "changes.list", {"by": ""})

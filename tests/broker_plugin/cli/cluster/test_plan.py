@@ -38,6 +38,7 @@ def port() -> int:
         ("amqp.port=5672", "amqp.port cannot be set for a local cluster"),
         ("coordination=/tmp/elsewhere", "coordination cannot be set for a local cluster"),
         ("peer.secret=@/tmp/elsewhere", "peer.secret cannot be set for a local cluster"),
+        ("http.port=15672", "http.port cannot be set for a local cluster: give --http-port"),
         ("peer.read_secret=plain", "peer.read_secret names a file, as @FILE"),
     ],
 )
@@ -202,3 +203,43 @@ def test_a_node_that_runs_by_itself_is_named(tmp_path: Path, port: int, monkeypa
     os.close(runs)
     monkeypatch.undo()
     assert plan_cluster(directory, 2, port, []).identifier == "c"
+
+
+def test_each_node_has_a_door_of_its_own(tmp_path: Path, port: int) -> None:
+    plan_cluster(tmp_path / "c", 3, port, [], http_port=(door := free_neighbours(port))).write()
+    configs = [load_config(tmp_path / "c" / f"node-{number}" / "node.toml", environment={}) for number in (1, 2, 3)]
+    assert [config.http and config.http.addresses for config in configs] == [
+        [("127.0.0.1", door + number)] for number in range(3)
+    ]
+    plan_cluster(tmp_path / "d", 3, port, []).write()
+    assert load_config(tmp_path / "d" / "node-1" / "node.toml", environment={}).http is None
+
+
+def free_neighbours(port: int) -> int:
+    """The first of three free ports, apart from those of clients."""
+    return next(first for first in range(20000, 32000, 3) if all(map(plan.port_is_free, range(first, first + 3))))
+
+
+@pytest.mark.parametrize(
+    ("http_port", "settings", "sentence"),
+    [
+        (0, [], "choose another --http-port"),
+        (65535, [], "ports 65535 to 65536 are out of range; choose another --http-port"),
+        (-1, [], "choose another --http-port"),
+        (None, ["http.metrics_port=9"], "http.port cannot be set for a local cluster"),
+    ],
+)
+def test_doors_that_cannot_be(
+    tmp_path: Path, port: int, http_port: int | None, settings: list[str], sentence: str
+) -> None:
+    with pytest.raises(ClusterError) as found:
+        plan_cluster(tmp_path / "c", 2, port, settings, http_port=http_port)
+    assert sentence in str(found.value) and not (tmp_path / "c").exists()
+
+
+def test_clients_and_operators_have_ports_of_their_own(tmp_path: Path, port: int) -> None:
+    with pytest.raises(ClusterError, match=f"port {port} is for clients and for operators"):
+        plan_cluster(tmp_path / "c", 1, port, [], http_port=port)
+    door = free_neighbours(port)
+    with pytest.raises(ClusterError, match="read /metrics at each node's door"):
+        plan_cluster(tmp_path / "c", 2, port, ["http.metrics_port=9"], http_port=door)

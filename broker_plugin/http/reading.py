@@ -1,0 +1,67 @@
+"""What a request says: names in its path, and a body of JSON, both taken within bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from broker_plugin.http.errors import HttpError, bad_request
+
+MOST_BODY = 256 << 10
+"""Bytes of a body; a longer one is not read to its end. The administration takes a line of a megabyte."""
+
+
+class RawPaths:
+    """Routes see the path as it was sent: ``%2F`` is part of a name, and parts no two of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "http" and scope.get("raw_path"):
+            scope = {**scope, "path": scope["raw_path"].decode("latin-1")}
+        await self._app(scope, receive, send)
+
+
+def name_in(request: Request, part: str) -> str:
+    """A part of the path, decoded. Raises HttpError for what is no UTF-8."""
+    try:
+        return unquote(request.path_params[part], errors="strict")
+    except UnicodeDecodeError:
+        raise bad_request("a name in the path is not UTF-8") from None
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """The body, which must be an object of JSON. Raises HttpError."""
+    body = await _body(request)
+    try:
+        found = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        raise bad_request("not_json") from None
+    if not isinstance(found, dict):
+        raise bad_request("body_not_json_object")
+    return found
+
+
+async def _body(request: Request) -> bytes:
+    said = request.headers.get("content-length", "")
+    if said.isascii() and said.isdigit() and int(said[:20]) > MOST_BODY:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MOST_BODY:
+                raise _too_large()
+    except ClientDisconnect:
+        raise bad_request("the body did not come whole") from None
+    return bytes(body)
+
+
+def _too_large() -> HttpError:
+    return HttpError(413, "bad_request", f"a body has at most {MOST_BODY} bytes", {"connection": "close"})

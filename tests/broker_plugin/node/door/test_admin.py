@@ -1,0 +1,149 @@
+"""What the HTTP door asks of its node: logins, health, and whose change is what."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_plugin.admin.server import CommandRefused
+from broker_plugin.amqp.protocol.logins import FREE, Logins
+from broker_plugin.node.door.admin import DoorAdmin
+from broker_plugin.node.readiness import Readiness
+from broker_plugin.node.user_admin import UserAdmin
+from txobserver.access import Access, User
+from txobserver.audited import AUDITED
+from txobserver.events import Configure
+from txobserver.ids import Member
+
+SECRET = "secret-of-ada"
+
+
+class Node:
+    """As much of a node as is asked. ``log``: what it tells of refused logins."""
+
+    def __init__(self) -> None:
+        self.access = Access(
+            {"ada": User("ada", SECRET, ("administrator",)), "guest": User("guest", "guest")}, "", 1, 1
+        )
+        self.log: list[tuple[str, str, int, str]] = []
+        self.record: Any = SimpleNamespace(
+            ready=[Member("a", "1"), Member("b", "1")], primary=Member("a", "1"), cluster_id="i", generation=4
+        )
+        self.core: Any = SimpleNamespace(
+            member=Member("a", "1"),
+            replica=SimpleNamespace(contents=SimpleNamespace(access=self.access)),
+            settings=SimpleNamespace(calls_kept=2),
+            record=self.record,
+            state="active",
+            generation=4,
+            waits_for_operator=None,
+            features={"b": frozenset()},
+            configure=self.configure,
+        )
+        self.logins = Logins(self, lambda *told: self.log.append(told))
+        self.config: Any = SimpleNamespace(
+            cluster="c",
+            amqp=SimpleNamespace(port=5672),
+            listeners={"l": SimpleNamespace(port=5673)},
+            peers=[SimpleNamespace(name="b"), SimpleNamespace(name="c")],
+        )
+        self.listeners: Any = SimpleNamespace(opened=["l"])
+
+    def get(self, name: str, /) -> str | None:
+        user = self.access.users.get(name)
+        return None if user is None else user.hash
+
+    def configure(self, step: Configure, done: Any) -> None:
+        self.step = Configure(self.access.last + 1, step.operation, step.name, step.arguments)
+        done(self.access.apply(self.step))
+
+    def admin(self, logins: bool = True) -> DoorAdmin:
+        shown = {"alarms": ["low on disk"], "memory": {"held": 3}}
+        known = self.logins if logins else None
+        return DoorAdmin(self.config, self.core, Readiness(3, 2), self.listeners, known, lambda: shown)
+
+    async def ask(self, command: str, **arguments: Any) -> Any:
+        users = UserAdmin(self.core, lambda call: call(), self.logins)
+        return await {**self.admin().handlers, **users.handlers}[command](arguments)
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+async def test_a_login_tells_tags_and_a_wrong_one_how_long_to_wait(node: Node) -> None:
+    right = {"right": True, "tags": ["administrator"], "delay": 0.0, "local": True}
+    assert await node.ask("door.login", name="ada", password=SECRET, address="10.0.0.1") == right
+    delays = [
+        (await node.ask("door.login", name="ada", password="wrong", address="10.0.0.1"))["delay"]
+        for _ in range(FREE + 3)
+    ]
+    assert delays == [0.0] * FREE + [0.5, 1.0, 2.0]
+    assert await node.ask("door.login", name="ada", password=SECRET, address="10.0.0.1") == right
+    assert node.log[0] == ("ada", "10.0.0.1", 1, "the user or the password is wrong")
+    assert SECRET not in str(node.log)
+
+
+async def test_guest_comes_from_loopback_only(node: Node) -> None:
+    assert (await node.ask("door.login", name="guest", password="guest", address="127.0.0.1"))["right"]
+    found = await node.ask("door.login", name="guest", password="guest", address="10.0.0.1")
+    assert not found["right"] and not found["local"]
+
+
+@pytest.mark.parametrize("given", [{}, {"name": 1, "password": "", "address": ""}, {"name": "a", "password": "b"}])
+async def test_what_is_no_login_is_refused(given: dict[str, Any], node: Node) -> None:
+    with pytest.raises(CommandRefused, match="a login has name, password and address"):
+        await node.ask("door.login", **given)
+
+
+async def test_a_host_broker_has_users_of_its_own(node: Node) -> None:
+    with pytest.raises(CommandRefused, match="users of its own"):
+        await node.admin(logins=False).handlers["door.login"]({"name": "a", "password": "b", "address": "c"})
+
+
+async def test_a_change_says_whose_it_is_and_shows_no_secret(node: Node) -> None:
+    by, kept = {"user": "ada", "address": "10.0.0.1"}, f"rabbit_password_hashing_sha256${'A' * 48}"
+    assert (await node.ask("users.put", name="eve", hash=kept, tags=["x"], by=by))["added"]
+    assert node.step.operation == AUDITED
+    assert not (await node.ask("users.put", name="eve", hash=kept, tags=["y"], by=by))["added"]
+    assert [(each["before"], each["after"]) for each in await node.ask("changes.list", by="ada")] == [
+        (None, '{"tags":["x"],"password":"set"}'),
+        ('{"tags":["x"]}', '{"tags":["y"],"password":"set"}'),
+    ]
+    await node.ask("users.delete", name="eve")
+    with pytest.raises(CommandRefused, match="there is no user 'eve'"):
+        await node.ask("users.delete", name="eve", by=by)
+    last = await node.ask("changes.list")
+    assert [(each["user"], each["address"], each["result"]) for each in last] == [
+        ("", "", "done"),
+        ("ada", "10.0.0.1", "gone"),
+    ], "calls_kept is 2"
+    assert {each["operation"] for each in last} == {"user.delete"} and last[0]["node"] == "a"
+    assert last[0]["created_at"].endswith("+00:00") and "A" * 48 not in str(node.access.changes)
+
+
+@pytest.mark.parametrize(
+    "by", [None, {}, {"user": "a"}, {"user": "a", "address": 1}, {"user": "a" * 513, "address": ""}]
+)
+async def test_who_asks_cannot_be_left_in_the_dark(by: Any, node: Node) -> None:
+    with pytest.raises(CommandRefused, match="user and address"):
+        await node.ask("users.delete", name="ada", by=by)
+
+
+async def test_health_in_few_numbers(node: Node) -> None:
+    found = await node.ask("door.health")
+    assert found["ready"] and found["ready_set"] == ["a", "b"] and found["amqp_ports"] == [5672, 5673]
+    assert "2 of 3 nodes are ready" in found["shortage"] and found["alarms"] == ["low on disk"]
+    node.core.state = "catchup"
+    found = await node.ask("door.health")
+    assert not found["ready"] and found["shortage"] is None
+    node.core.record = None
+    assert (await node.ask("door.health"))["ready_set"] == []
+
+
+async def test_nodes(node: Node) -> None:
+    found = await node.ask("door.nodes")
+    assert found["others"] == {"b": True, "c": False} and found["memory"] == {"held": 3} and found["uptime"] >= 0
