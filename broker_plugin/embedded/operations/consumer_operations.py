@@ -54,8 +54,12 @@ class ConsumerOperations:
         self._deletions.consumer_left(queue)
 
     def _consume(self, channel: Requester, request: ConsumeRequest, reply: Reply) -> None:
+        there = channel.consumers.get(request.tag)
+        if there is not None and there.queue.deleted:
+            there.gone()
+            there = None
         channel.tell_cancelled()
-        if request.tag in channel.consumers:
+        if there is not None:
             raise AmqpError(530, f"attempt to reuse consumer tag '{request.tag}'")
         queue = self._broker.accessible_queue(request.queue, channel.owner)
         self._check(queue, request)

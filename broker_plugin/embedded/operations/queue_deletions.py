@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -121,10 +122,10 @@ class QueueDeletions:
             self._drop_of(queue.owner, name)
 
     def forget(self, queue: Queue) -> None:
-        """A queue is gone: its bindings go, its consumers are told."""
+        """A queue is gone: its bindings go, its consumers are told, as many in a turn as it has room for."""
         sources = self._broker.topology.remove_queue(queue.name)
-        for consumer in list(queue.consumers):
-            consumer.gone()
+        consumers = deque(queue.consumers)
+        in_pieces(self._broker.turn, consumers, lambda: consumers.popleft().gone(), nothing)
         queue.drop()
         self._exchanges.lost_bindings(sources)
 

@@ -55,6 +55,8 @@ class Receiver(ABC):
         """Its queue was deleted. The client is told when the turn ends, or before it uses a tag again: what is told
         of a tag is taken for the consumer that has it (``consumer_tag_reused_behind_a_delete``).
         """
+        if self.consumers.get(consumer.tag) is not consumer:
+            return  # cancelled before its turn came
         del self.consumers[consumer.tag]
         self._gone.append(consumer.tag)
         self._turn.later(self.tell_cancelled)

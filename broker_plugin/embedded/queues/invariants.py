@@ -128,7 +128,8 @@ def check_receiver(receiver: Receiver) -> None:
         assert consumer.tag == tag, f"P5: the consumer {consumer.tag!r} goes by {tag!r}"
         assert consumer.channel is receiver, f"P5: the consumer {tag!r} is of another channel"
         assert consumer.credit <= UNLIMITED, f"P12: the consumer {tag!r} may hold {consumer.credit} messages"
-        assert receiver.closed or consumer in consumer.queue.consumers, f"P12: the queue of {tag!r} does not serve it"
+        served = consumer.queue.deleted or consumer in consumer.queue.consumers
+        assert receiver.closed or served, f"P12: the queue of {tag!r} does not serve it"
         assert not consumer.queue.deleted or receiver.closed, f"P4: the consumer {tag!r} reads a queue that is gone"
 
 

@@ -157,7 +157,7 @@ class Queue(ABC):
 
     def remove_consumer(self, consumer: Subscriber) -> None:
         """A consumer gets nothing more."""
-        del self.consumers[consumer]
+        self.consumers.pop(consumer, None)  # of a queue that is gone it may not be there any more
         self._line.pop(consumer, None)
         self.exclusive_consumer = False
 

@@ -211,3 +211,46 @@ def test_a_take_over_while_channels_of_a_connection_are_ending(harness: Harness)
     harness.settle()
     assert [delivery.body for delivery in again.deliveries] == [b"m"]
     assert not harness.broker._sessions or list(harness.broker._sessions) == [again.channel.session]
+
+
+def test_consumers_are_told_that_their_queue_is_gone_in_as_many_turns_as_it_takes(harness: Harness) -> None:
+    """``a_queue_of_many_consumers_is_deleted``: 60,000 consumers cost one turn of 0.2 s."""
+    client, other = harness.client(), harness.client()
+    client.declare("q")
+    for number in range(MANY):
+        other.channel.consume("q", f"c{number}", False, False, {})
+    harness.settle()
+    counts: list[int] = []
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, counts.append)
+    told = [0]
+    while harness._due or harness.ledger.busy:
+        harness.turn()
+        harness.ledger.commit()
+        told.append(len(other.cancelled_tags))
+    assert counts == [0] and told[-1] == MANY and most([-count for count in told]) <= STEPS
+    assert not other.channel.consumers
+
+
+def test_a_consumer_is_cancelled_or_its_tag_used_again_before_its_turn_comes(harness: Harness) -> None:
+    """Who has asked for the deletion knows that its consumers are gone, and may use their tags."""
+    client = harness.client()
+    client.declare("q")
+    for number in range(MANY):
+        client.channel.consume("q", f"c{number}", False, False, {})
+    harness.settle()
+    counts: list[int] = []
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, counts.append)
+    while not counts:
+        harness.ledger.commit()
+        harness.turn()
+    last, last_but_one = f"c{MANY - 1}", f"c{MANY - 2}"
+    assert last in client.channel.consumers and last not in client.cancelled_tags
+    client.channel.cancel(last_but_one)
+    client.ask_declare("q2", True)
+    client.channel.consume("q2", last, False, False, {})
+    harness.settle()
+    assert client.errors == [] and client.cancelled_tags.count(last) == 1
+    assert last_but_one not in client.cancelled_tags
+    client.publish("q2", b"m")
+    harness.settle()
+    assert [delivery.consumer for delivery in client.deliveries] == [last]
