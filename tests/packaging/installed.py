@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = shutil.ignore_patterns(
@@ -73,9 +74,10 @@ def _needed(requirements: list[str], seen: set[str]) -> set[str]:
         requirement = Requirement(text)
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
-        if requirement.name not in seen:
-            seen.add(requirement.name)
-            _needed(metadata.requires(requirement.name) or [], seen)
+        name = canonicalize_name(requirement.name)  # packages do not agree on how to write it
+        if name not in seen:
+            seen.add(name)
+            _needed(metadata.requires(name) or [], seen)
     return seen
 
 
