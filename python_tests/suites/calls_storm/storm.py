@@ -15,6 +15,10 @@ AT_ONCE = 24
 CALL_SECONDS = 120.0
 AGAIN = 0.2
 """Seconds until a node that does not run is asked again."""
+BETWEEN_KILLS = 5, 40
+"""Calls that are answered between two kills"""
+LOOK = 0.02
+"""Seconds between two looks at how many are"""
 LEVELS = ("warning", "error")
 ONE, ALL = 1, "all"
 Say = Callable[[str], None]
@@ -94,11 +98,12 @@ class Storm:
                 time.sleep(AGAIN)
 
     def _kill_meanwhile(self, threads: list[threading.Thread], say: Say) -> None:
-        """One node after the other, the primary every second time, as soon as all are ready again."""
+        """One node after the other, the primary every second time, when so many calls more have been answered and all
+        are ready again."""
         while any(thread.is_alive() for thread in threads):
-            deadline = time.monotonic() + self._random.uniform(1.0, 4.0)
-            while time.monotonic() < deadline and any(thread.is_alive() for thread in threads):
-                time.sleep(0.1)
+            answered = len(self.made) + self._random.randint(*BETWEEN_KILLS)
+            while len(self.made) < answered and any(thread.is_alive() for thread in threads):
+                time.sleep(LOOK)
             say(f"{len(self.made)} of {self._calls} calls answered, {sum(self.deeds.values())} nodes killed")
             if not self._kills or not any(thread.is_alive() for thread in threads):
                 continue
