@@ -5,7 +5,9 @@ loop's thread, so neither a process that was stopped nor a machine that is busy 
 
 The monitor must cost little, since it stands around everything that the loop calls. Processor time takes a call of the
 system, and to be called when a turn ends takes another turn of the loop. So it asks for both only when the calls since
-it last did have taken ten milliseconds, by the time that passed: what it tells of a turn may be so much too long.
+it last did have taken ten milliseconds, by the time that passed: what it tells of a turn may be so much too long. It
+looks anew where less than half of the time since then was taken by such calls: what the loop calls beside them, as the
+administration's conversations, is measured only together with them.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ class TurnMonitor:
         self._processor = processor
         self._passing = passing
         self._before: float | None = None
+        self._since = 0.0
         self._inside = self._told = False
         self._passed = self._longest = 0.0
         self._call: object = None
@@ -55,9 +58,16 @@ class TurnMonitor:
         if self._inside:
             return None
         self._inside = True
-        if self._before is None:
-            self._before = self._processor()
-        return self._passing()
+        now = self._passing()
+        since = now - self._since
+        if self._before is None or (since > LOOK_SECONDS and not self._told and 2 * self._passed < since):
+            self._look(now)  # what was spent since the last look, was spent in other turns, or on what nothing guards
+        return now
+
+    def _look(self, now: float) -> None:
+        """From here on it is ``now`` that a turn is measured."""
+        self._before, self._since = self._processor(), now
+        self._call, self._passed, self._longest = None, 0.0, 0.0
 
     def end(self, call: object, began: float) -> None:
         """It has returned, or failed."""
@@ -79,8 +89,8 @@ class TurnMonitor:
         if seconds > LONG_SECONDS:
             self.long_turns += 1
             tell(log, logging.WARNING, LongTurn(seconds, name_of_call(self._call), self._longest, self.client))
-        self._before, self._call, self.client = now, None, ""
-        self._told, self._passed, self._longest = False, 0.0, 0.0
+        self._before, self._since, self.client = now, self._passing(), ""
+        self._call, self._told, self._passed, self._longest = None, False, 0.0, 0.0
 
 
 def name_of_call(call: object) -> str:
