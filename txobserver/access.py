@@ -1,4 +1,4 @@
-"""Who may use the cluster, as the applied prefix of the stream leads to it: users (seed 000, *state*).
+"""Who may use the cluster, as the applied prefix of the stream leads to it: users, and their rules (seed 000, *state*).
 
 Users are steps of configuration like any other: numbered by the one numbering, the same on every node at the same
 position, and kept in checkpoints and snapshots with a digest. A step holds a password as a hash, never in clear.
@@ -18,6 +18,19 @@ import msgspec
 from txobserver.audited import AUDITED, KeptChange, check_audited, kept_change, plain_step, whose
 from txobserver.events import Configure
 from txobserver.refusal import Refusal
+from txobserver.rules import (
+    DEFAULT_VHOST,
+    MOST_RULES,
+    OF_USERS,
+    PERMISSION,
+    RULES,
+    Permission,
+    Rule,
+    check_rule_step,
+    place_of,
+    rule_of,
+    shown_rule,
+)
 
 ADD_USER: Final = "user.add"
 SET_PASSWORD: Final = "user.password"
@@ -25,7 +38,7 @@ SET_TAGS: Final = "user.tags"
 DELETE_USER: Final = "user.delete"
 PUT_USER: Final = "user.put"
 FOUND_USERS: Final = "user.found"
-ACCESS = frozenset({PUT_USER, ADD_USER, SET_PASSWORD, SET_TAGS, DELETE_USER, FOUND_USERS, AUDITED})
+ACCESS = frozenset({PUT_USER, ADD_USER, SET_PASSWORD, SET_TAGS, DELETE_USER, FOUND_USERS, AUDITED, *RULES})
 """The steps of configuration that are about who may use the cluster."""
 SETTING_PASSWORDS = frozenset({ADD_USER, PUT_USER, SET_PASSWORD})
 USERS_FEATURE: Final = "users"
@@ -38,6 +51,8 @@ LONGEST_HASH: Final = 1024
 """Characters of what is kept of a password."""
 MOST_TAGS: Final = 64
 """Of one user."""
+EVERYTHING: Final = Permission(".*", ".*", ".*")
+"""What the users may do in the default virtual host that a cluster begins with, as they could before it kept users."""
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -123,6 +138,9 @@ def check_access_step(step: Configure) -> None:
         step = check_audited(step)
         if step.operation not in ACCESS - {AUDITED, FOUND_USERS}:
             raise ValueError(f"no operator asks for {step.operation!r}")
+    if step.operation in RULES:
+        check_rule_step(step)
+        return
     kind = _ARGUMENTS.get(step.operation)
     arguments = None if kind is None else msgspec.msgpack.decode(step.arguments, type=kind)
     if kind is None and step.arguments:
@@ -153,7 +171,8 @@ def _check_text(what: str, text: str) -> None:
 
 
 class Access(msgspec.Struct, array_like=True):
-    """``users`` by their names. ``source``: the hash of the file that the first ones came from, "" if from none.
+    """``users`` by their names, ``rules`` by their places. ``source``: the hash of the file that the first users came
+    from, "" if from none.
 
     ``events``: how many steps of ``ACCESS`` have been applied; while there is none, nodes go by their own files.
     ``last``: the config_id of the last one, so what was judged by an earlier one is known to be out of date.
@@ -165,17 +184,19 @@ class Access(msgspec.Struct, array_like=True):
     events: int = 0
     last: int = 0
     changes: list[KeptChange] = []
+    rules: dict[str, Rule] = {}
 
     def copy(self) -> Access:
         """The same, independent of this one."""
-        return Access(self.users, self.source, self.events, self.last, self.changes)
+        return Access(self.users, self.source, self.events, self.last, self.changes, self.rules)
 
     def digest(self) -> int:
         """64 bits over all of it; 0 where there never was a step."""
         if not self.events:
             return 0
         content = [self.users[name] for name in sorted(self.users)]
-        whole = _encode((content, self.source, self.events, self.last, self.changes))
+        rules = [self.rules[place] for place in sorted(self.rules)]
+        whole = _encode((content, self.source, self.events, self.last, self.changes, rules))
         return int.from_bytes(blake2b(whole, digest_size=8).digest(), "big")
 
     def apply(self, step: Configure) -> Refusal | None:
@@ -188,16 +209,19 @@ class Access(msgspec.Struct, array_like=True):
         return self._carry_out(step)
 
     def _audited(self, step: Configure) -> Refusal | None:
-        within, before = plain_step(step), self._shown(step.name)
+        within = plain_step(step)
+        before = self._shown(within)
         refusal = self._carry_out(within)
-        after = self._shown(step.name, sets_password=refusal is None and within.operation in SETTING_PASSWORDS)
+        after = self._shown(within, sets_password=refusal is None and within.operation in SETTING_PASSWORDS)
         change = kept_change(step, before, after, refusal or "")
         self.changes = [*self.changes, change][-whose(step).kept :]
         return refusal
 
-    def _shown(self, name: str, sets_password: bool = False) -> str:
-        """A user as the history shows it, without what is kept of the password; "" if there is none."""
-        user = self.users.get(name)
+    def _shown(self, step: Configure, sets_password: bool = False) -> str:
+        """What a step is about as the history shows it, without what is kept of a password; "" if there is none."""
+        if step.operation in RULES:
+            return shown_rule(self.rules.get(place_of(step)))
+        user = self.users.get(step.name)
         if user is None:
             return ""
         shown: dict[str, Any] = {"tags": user.tags, **({"password": "set"} if sets_password else {})}
@@ -206,6 +230,8 @@ class Access(msgspec.Struct, array_like=True):
     def _carry_out(self, step: Configure) -> Refusal | None:
         if step.operation == FOUND_USERS:
             return self._found(step)
+        if step.operation in RULES:
+            return self._rule(step)
         there = self.users.get(step.name)
         if step.operation in (ADD_USER, PUT_USER):
             if there is not None and step.operation == ADD_USER:
@@ -219,6 +245,8 @@ class Access(msgspec.Struct, array_like=True):
             return Refusal.GONE
         if step.operation == DELETE_USER:
             self.users = {name: user for name, user in self.users.items() if name != step.name}
+            left = {place: rule for place, rule in self.rules.items() if not _is_of(rule, step.name)}
+            self.rules = left if len(left) < len(self.rules) else self.rules
             return None
         if step.operation == SET_TAGS:
             tags = msgspec.msgpack.decode(step.arguments, type=NewTags).tags
@@ -238,7 +266,30 @@ class Access(msgspec.Struct, array_like=True):
             return Refusal.TOO_MANY
         self.users = {each.name: msgspec.structs.replace(each, number=step.config_id) for each in found.users}
         self.source = found.source
+        granted = [Rule(PERMISSION, DEFAULT_VHOST, name, "", EVERYTHING) for name in self.users]
+        self.rules = {rule.place: rule for rule in granted}
+        return None
+
+    def _rule(self, step: Configure) -> Refusal | None:
+        """Set or clear a rule."""
+        place, rule = place_of(step), rule_of(step)
+        if rule is None:
+            if place not in self.rules:
+                return Refusal.GONE
+            self.rules = {each: there for each, there in self.rules.items() if each != place}
+            return None
+        if rule.kind in OF_USERS and rule.name not in self.users:
+            return Refusal.GONE
+        if rule.vhost and rule.vhost != DEFAULT_VHOST:
+            return Refusal.NO_VHOST
+        if place not in self.rules and len(self.rules) >= MOST_RULES:
+            return Refusal.TOO_MANY
+        self.rules = {**self.rules, place: rule}
         return None
 
     def _put(self, user: User) -> None:
         self.users = {**self.users, user.name: user}
+
+
+def _is_of(rule: Rule, user: str) -> bool:
+    return rule.name == user and rule.kind in OF_USERS

@@ -15,4 +15,5 @@ class Refusal(StrEnum):
     GONE = "gone"
     EXISTS = "exists"
     CHANGED = "changed meanwhile"
+    NO_VHOST = "no virtual host"
     TOO_MANY = "too many"

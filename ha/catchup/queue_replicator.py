@@ -172,6 +172,7 @@ class QueueReplicator:
         self._access_digest = message.digest
         self._access.users = {**self._access.users, **{each.name: each for each in message.users}}
         self._access.changes = [*self._access.changes, *message.changes]
+        self._access.rules = {**self._access.rules, **{each.place: each for each in message.rules}}
 
     def forward(self, message: ForwardTx) -> None:
         """A tx-queue that has not ended when the snapshot does, or a part of it."""

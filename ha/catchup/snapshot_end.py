@@ -29,6 +29,7 @@ from txobserver.calls import KeptCall, KeptCalls
 from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.ids import Position
 from txobserver.outcomes import Remembered
+from txobserver.rules import Rule
 from txobserver.tx_buffer import Run
 
 Spec = QueueSpec | ExchangeSpec | BindingSpec
@@ -120,7 +121,7 @@ class Ending:
         if not self._access.events:
             return
         digest = self._access.digest()
-        rest: Access | None = msgspec.structs.replace(self._access, users={}, changes=[])
+        rest: Access | None = msgspec.structs.replace(self._access, users={}, changes=[], rules={})
         users = list(self._access.users.values())
         for part in slices(users, _user_bytes, self._limit) if users else iter([[]]):
             yield SnapshotAccess(self._generation, self._session, digest, part, rest), sum(map(_user_bytes, part))
@@ -128,6 +129,10 @@ class Ending:
         for run in slices(self._access.changes, _change_bytes, self._limit) if self._access.changes else ():
             part_ = SnapshotAccess(self._generation, self._session, digest, [], None, run)
             yield part_, sum(map(_change_bytes, run))
+        rules = list(self._access.rules.values())
+        for rules_ in slices(rules, _rule_bytes, self._limit) if rules else ():
+            part_ = SnapshotAccess(self._generation, self._session, digest, [], None, [], rules_)
+            yield part_, sum(map(_rule_bytes, rules_))
 
     def _forwarded(
         self, tx: int, runs: list[Run], transactions: list[tuple[int, int]]
@@ -150,6 +155,11 @@ def _user_bytes(user: User) -> int:
 def _change_bytes(change: KeptChange) -> int:
     """Bytes of a change that is kept."""
     return len(_encode(change))
+
+
+def _rule_bytes(rule: Rule) -> int:
+    """Bytes of a rule."""
+    return len(_encode(rule))
 
 
 def _call_bytes(kept: KeptCall) -> int:

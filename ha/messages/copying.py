@@ -12,6 +12,7 @@ from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.events import Message, TxEvent
 from txobserver.ids import Position
 from txobserver.outcomes import OutcomesMeta, Remembered
+from txobserver.rules import Rule
 
 
 class ResyncBegin(msgspec.Struct, array_like=True, tag=12):
@@ -128,7 +129,7 @@ class SnapshotCalls(msgspec.Struct, array_like=True, tag=40):
 
 class SnapshotAccess(msgspec.Struct, array_like=True, tag=50):
     """The users of the cluster as of the end of the snapshot, in slices, and all else of ``Access`` with the first;
-    but for ``changes``, which come last, in slices of their own.
+    but for ``changes`` and ``rules``, which come behind them, in slices of their own.
 
     ``digest`` is that of all of it: a joiner that finds anything else begins anew. Only a node that names the feature
     ``users`` is sent it.
@@ -140,6 +141,7 @@ class SnapshotAccess(msgspec.Struct, array_like=True, tag=50):
     users: list[User]
     rest: Access | None = None
     changes: list[KeptChange] = []
+    rules: list[Rule] = []
 
 
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ha.relay import NO_PRIMARY, NOT_ACTIVE
 from tests.simulation.checker import Checker
 from tests.simulation.user_reference import UserReference
@@ -12,7 +14,7 @@ from txobserver.ids import Position
 if TYPE_CHECKING:
     from tests.simulation.seen import Process, Truth
 
-DECIDED = {None, "exists", "gone", "changed meanwhile"}
+DECIDED = {None, "exists", "gone", "changed meanwhile", "no virtual host"}
 """Answers that say what became of a step where it stands in the stream"""
 
 
@@ -39,6 +41,13 @@ class SameUsers(Checker):
         expected = self.stream.as_of(applied.sequence)
         if found != expected:
             self.fail(f"{process.name} at {applied} lets {found} in, and the stream leads to {expected}")
+        rules = {
+            (each.kind, each.vhost, each.name, each.scope): msgspec.structs.astuple(each.value)
+            for each in replica.contents.access.rules.values()
+        }
+        if rules != self.stream.rules_as_of(applied.sequence):
+            said = self.stream.rules_as_of(applied.sequence)
+            self.fail(f"{process.name} at {applied} goes by the rules {rules}, and the stream leads to {said}")
         changes = replica.contents.access.changes
         shown = tuple((each.tnx_id, each.operation, each.name, each.user, each.refusal) for each in changes)
         if shown != self.stream.changes_as_of(applied.sequence):
@@ -46,9 +55,9 @@ class SameUsers(Checker):
             self.fail(f"{process.name} at {applied} keeps the changes {shown}, and the stream leads to {said}")
 
     def user_answered(
-        self, process: Process, label: str, name: str, before: dict[str | None, int], error: str | None
+        self, process: Process, label: str, taken_away: str, before: dict[str | None, int], error: str | None
     ) -> None:
-        """A node tells an operator what became of a step. Without a label: of a deletion of ``name``; ``before``: how
+        """A node tells an operator what became of a step. Without a label: of one that takes away; ``before``: how
         often that had come to what, when it was asked for."""
         if error not in DECIDED:
             if error in (NO_PRIMARY, NOT_ACTIVE) and label:
@@ -60,5 +69,5 @@ class SameUsers(Checker):
             if self.stream.results.get(label, "nothing") != error:
                 became = self.stream.results.get(label, "nothing")
                 self.fail(f"{process.name} tells that {label} came to {error}, and it came to {became}")
-        elif self.stream.deletions[name, error] <= before[error]:
-            self.fail(f"{process.name} tells that the deletion of {name} came to {error}, and none did")
+        elif self.stream.deletions[taken_away, error] <= before[error]:
+            self.fail(f"{process.name} tells that {taken_away} came to {error}, and none did")

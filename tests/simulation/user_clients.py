@@ -1,4 +1,4 @@
-"""Operators who add, change and delete users at any node, while nodes fail; and logins that make hashes anew."""
+"""Operators who change users and their rules at any node, while nodes fail; and logins that make hashes anew."""
 
 from __future__ import annotations
 
@@ -16,12 +16,26 @@ from txobserver.access import (
 )
 from txobserver.audited import Origin, audited_step
 from txobserver.events import Configure
+from txobserver.rules import (
+    MAX_CONNECTIONS,
+    PERMISSION,
+    TOPIC_PERMISSION,
+    USER_LIMIT,
+    Limit,
+    Permission,
+    Rule,
+    TopicPermission,
+    clear_rule_step,
+    set_rule_step,
+)
 
 if TYPE_CHECKING:
     from tests.simulation.seen import Cluster, Process
 
 NAMES = ("ann", "bob", "cem", "dot")
 PAUSE = 0.01, 0.1
+UNLABELLED = {"user.delete", "permission.clear", "topic_permission.clear", "user_limit.clear"}
+"""Steps whose arguments have no room for a label"""
 KEPT = 5
 """Changes of operators in the history: few, so that it is cut again and again"""
 
@@ -55,22 +69,25 @@ class UserOperator:
         number, name = self._asked, self._chance.choice(NAMES)
         label = f"{self._number}/{number}"
         step = self._drawn(process, name, label)
-        if step.operation == "user.delete":
+        if step.operation in UNLABELLED:
             label = ""
+        taken_away = f"{step.operation} {name}"
         if number % 2 and step.operation != "user.found":
             operator = Origin(f"operator {self._number}", "10.0.0.1", process.name, number)
             step = audited_step(step, operator, KEPT)
-        before = {each: self._stream.deletions[name, each] for each in (None, "gone")}
+        before = {each: self._stream.deletions[taken_away, each] for each in (None, "gone")}
         self.waiting[number] = process
 
         def done(error: str | None) -> None:
             self._cluster.world.say(process.name, f"answers {step.operation} {name} {label}: {error}")
             del self.waiting[number]
-            self._cluster.truth.calls("user_answered", process, label, name, before, error)
+            self._cluster.truth.calls("user_answered", process, label, taken_away, before, error)
 
         process.operate(lambda: process.core.configure(step, done))
 
     def _drawn(self, process: Process, name: str, label: str) -> Configure:
+        if self._chance.random() < 0.4:
+            return self._rule(name, label)
         what = self._chance.random()
         there = process.core.replica.contents.access.users.get(name)
         if what < 0.35:
@@ -82,3 +99,19 @@ class UserOperator:
         if what < 0.97:
             return set_password_step(name, label, there.hash if there is not None and what > 0.85 else "")
         return found_users_step([User("own", "h")], label)
+
+    def _rule(self, name: str, label: str) -> Configure:
+        what = self._chance.random()
+        if what < 0.4:
+            return set_rule_step(Rule(PERMISSION, "/" if what < 0.35 else "elsewhere", name, "", Permission(label, "", "")))
+        if what < 0.6:
+            return set_rule_step(Rule(TOPIC_PERMISSION, "/", name, "amq.topic", TopicPermission(label, "")))
+        if what < 0.7:
+            number, asked = label.split("/")
+            most = int(number) * 1_000_000 + int(asked)
+            return set_rule_step(Rule(USER_LIMIT, "", name, MAX_CONNECTIONS, Limit(most)))
+        if what < 0.85:
+            return clear_rule_step(PERMISSION, "/", name)
+        if what < 0.95:
+            return clear_rule_step(TOPIC_PERMISSION, "/", name, "amq.topic")
+        return clear_rule_step(USER_LIMIT, "", name, MAX_CONNECTIONS)

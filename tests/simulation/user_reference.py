@@ -1,4 +1,4 @@
-"""The users that the one stream leads to, read anew and in the plainest way, as of any position; for their checker."""
+"""The users and rules that the one stream leads to, read anew and in the plainest way, as of any position; for their checker."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ from txobserver.events import Configure, Event
 
 Users = dict[str, tuple[str, tuple[str, ...]]]
 """Hash and tags, by name"""
+Rules = dict[tuple[str, ...], tuple[Any, ...]]
+"""Values by kind, virtual host, user and scope"""
 Change = tuple[int, str, str, str, str]
 """What is kept of an operator's step: its number, the operation, the name, whose it was, why it was not carried out"""
 AUDITED = "access.audited"
+ABOUT_USERS = "user.", "permission.", "topic_permission.", "user_limit.", AUDITED
 
 
 @dataclass
 class UserReference:
     """``results``: of each step, by the label that its arguments have, why it was not carried out, or None.
 
-    ``deletions``: how often the deletion of a name came to what. ``at``, ``after``: sequences, and what followed.
+    ``deletions``: how often an operation that takes something away from a name came to what. ``at``, ``after``: sequences, and what followed.
     """
 
     users: Users = field(default_factory=dict)
+    rules: Rules = field(default_factory=dict)
     results: dict[str, str | None] = field(default_factory=dict)
     deletions: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     at: list[int] = field(default_factory=list)
+    rules_after: list[Rules] = field(default_factory=list)
     after: list[Users] = field(default_factory=list)
     changes: list[tuple[Change, ...]] = field(default_factory=list)
     kept: list[Change] = field(default_factory=list)
@@ -40,10 +45,11 @@ class UserReference:
         labels = []
         for index in range(self.looked, len(canonical)):
             event = canonical[index][1]
-            if isinstance(event, Configure) and event.operation.startswith(("user.", AUDITED)):
+            if isinstance(event, Configure) and event.operation.startswith(ABOUT_USERS):
                 labels.append(self._audited(event) if event.operation == AUDITED else self._step(event))
                 self.at.append(index + 1)
                 self.after.append(dict(self.users))
+                self.rules_after.append(dict(self.rules))
                 self.changes.append(tuple(self.kept))
         self.looked = len(canonical)
         return labels
@@ -53,6 +59,11 @@ class UserReference:
         found = bisect_right(self.at, sequence)
         return self.after[found - 1] if found else {}
 
+    def rules_as_of(self, sequence: int) -> Rules:
+        """The same, of what users may do."""
+        found = bisect_right(self.at, sequence)
+        return self.rules_after[found - 1] if found else {}
+
     def changes_as_of(self, sequence: int) -> tuple[Change, ...]:
         """The same, of what is kept of operators' steps."""
         found = bisect_right(self.at, sequence)
@@ -61,10 +72,11 @@ class UserReference:
     def _audited(self, event: Configure) -> str:
         """A step that says whose it is."""
         operation, arguments, user, _, _, _, kept = msgspec.msgpack.decode(event.arguments)
-        deletions = self.deletions[event.name, "gone"]
+        taken_away = f"{operation} {event.name}"
+        deletions = self.deletions[taken_away, "gone"]
         label = self._step(Configure(event.config_id, operation, event.name, arguments))
         refusal = self.results[label] if label else None
-        if not label and self.deletions[event.name, "gone"] > deletions:
+        if not label and self.deletions[taken_away, "gone"] > deletions:
             refusal = "gone"
         self.kept = [*self.kept, (event.config_id, operation, event.name, user, refusal or "")][-kept:]
         return label
@@ -74,9 +86,15 @@ class UserReference:
         name, there = event.name, self.users.get(event.name)
         said: list[Any] = msgspec.msgpack.decode(event.arguments) if event.arguments else []
         if event.operation == "user.delete":
-            refusal = None if self.users.pop(name, None) is not None else "gone"
-            self.deletions[name, refusal] += 1
+            self._taken_away(event, self.users.pop(name, None) is not None)
+            self.rules = {place: value for place, value in self.rules.items() if place[2] != name}
             return ""
+        kind, _, what = event.operation.partition(".")
+        if what == "clear":
+            self._taken_away(event, self.rules.pop((kind, said[0], name, said[1]), None) is not None)
+            return ""
+        if what == "set":
+            return self._rule(kind, name, said)
         label, refusal = "", None
         if event.operation == "user.found":
             label = said[1]
@@ -84,6 +102,7 @@ class UserReference:
                 refusal = "exists"
             else:
                 self.users = {user: (hash_, tuple(tags)) for user, hash_, tags, _ in said[0]}
+                self.rules = {("permission", "/", user, ""): (".*", ".*", ".*") for user in self.users}
         elif event.operation == "user.add":
             label, refusal = said[0], "exists" if there else None
             self.users.setdefault(name, (said[0], tuple(said[1])))
@@ -98,5 +117,22 @@ class UserReference:
         else:
             label = said[0][0]
             self.users[name] = there[0], tuple(said[0])
+        self.results[label] = refusal
+        return label
+
+    def _taken_away(self, event: Configure, was_there: bool) -> None:
+        self.deletions[f"{event.operation} {event.name}", None if was_there else "gone"] += 1
+
+    def _rule(self, kind: str, name: str, said: list[Any]) -> str:
+        vhost, scope, (_, *value) = said
+        label = str(value[0])
+        if kind == "user_limit":
+            label = f"{value[0] // 1_000_000}/{value[0] % 1_000_000}"
+        if name not in self.users:
+            refusal = "gone"
+        else:
+            refusal = "no virtual host" if vhost not in ("", "/") else None
+        if refusal is None:
+            self.rules[kind, vhost, name, scope] = tuple(value)
         self.results[label] = refusal
         return label

@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
+from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.snapshot_end import Ending
 from ha.relay import StepRelay
 from tests.simulation.seeded.planting import replace, seeded
-from txobserver.access import ADD_USER, Access
+from txobserver.access import ADD_USER, DELETE_USER, Access
 from txobserver.audited import plain_step
 from txobserver.refusal import Refusal
+from txobserver.rules import rule_of
 from txobserver.state.contents import Contents
 
 
@@ -150,3 +152,66 @@ def an_unknown_outcome_is_told_as_refused(stack: ExitStack) -> None:
 @seeded("P12", users=True)
 def nobody_answers_when_the_primary_has_changed(stack: ExitStack) -> None:
     replace(stack, StepRelay, "lost", lambda original: lambda self: None)
+
+
+@seeded("P7", users=True)
+def the_rules_of_a_deleted_user_stay(stack: ExitStack) -> None:
+    """A user that is added anew under the name may do what the former one might."""
+
+    def make(original: Any) -> Any:
+        def carry_out(self: Access, step: Any) -> Any:
+            before, refusal = self.rules, original(self, step)
+            if step.operation == DELETE_USER:
+                self.rules = before
+            return refusal
+
+        return carry_out
+
+    replace(stack, Access, "_carry_out", make)
+
+
+@seeded("P7", users=True)
+def a_rule_is_set_for_a_user_that_is_gone(stack: ExitStack) -> None:
+    """Whether there is such a user is looked at when the step is asked for, and not where it is applied."""
+
+    def make(original: Any) -> Any:
+        def rule(self: Access, step: Any) -> Any:
+            refusal, new = original(self, step), rule_of(step)
+            if refusal is Refusal.GONE and new is not None:
+                self.rules = {**self.rules, new.place: new}
+                return None
+            return refusal
+
+        return rule
+
+    replace(stack, Access, "_rule", make)
+
+
+@seeded("P7", users=True)
+def a_rule_is_cleared_where_it_was_answered_only(stack: ExitStack) -> None:
+    """The primary carries it out first; a backup keeps the rule."""
+
+    def make(original: Any) -> Any:
+        seen: dict[int, int] = {}
+
+        def rule(self: Access, step: Any) -> Any:
+            times = seen[step.config_id] = seen.get(step.config_id, 0) + 1
+            return original(self, step) if times == 1 or rule_of(step) is not None else None
+
+        return rule
+
+    replace(stack, Access, "_rule", make)
+
+
+@seeded("P7", users=True)
+def a_copy_leaves_rules_out(stack: ExitStack) -> None:
+    """A joiner has the users, none of whom may do anything, and its digest does not show it."""
+
+    def take(original: Any) -> Any:
+        return lambda self, message: original(self, msgspec.structs.replace(message, rules=[]))
+
+    def digest(original: Any) -> Any:
+        return lambda self: original(msgspec.structs.replace(self, rules={}))
+
+    replace(stack, QueueReplicator, "_let_in", take)
+    replace(stack, Access, "digest", digest)
