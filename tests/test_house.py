@@ -43,7 +43,7 @@ PURE_LIBRARIES = {
         "urllib.parse",
         "zlib",
     ),
-    *("msgspec", "mypy_extensions", "sortedcontainers"),
+    *("msgspec", "mypy_extensions", "re2", "sortedcontainers"),
 }
 """All that the core may import: nothing in them opens, waits, looks at a clock or draws a number."""
 ONLY_A_TYPE = {("ha/membership/record.py", "pathlib")}

@@ -78,14 +78,15 @@ class EmbeddedBroker(Serving):
     # -- connections
 
     def connect(self, outlet: ConnectionOutlet, holder: Holder | None = None, user: str = "") -> Session:
-        """A client connection of this user. 320 if this node does not serve clients. ``holder``: what the node holds
-        for it."""
+        """A client connection of this user. 320 if this node does not serve clients, 530 if the user may not connect.
+
+        ``holder``: what the node holds for it."""
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
         if self._taking_over():
             raise AmqpError(320, "this node takes prepared branches over: connect again")
         known = holder if holder is not None else Holder(self.memory)
-        session = Session(self, self.operations, outlet, self._disconnected, known, user)
+        session = Session(self, self.operations, outlet, self._disconnected, known, self.rights.open(user))
         self._sessions[session] = None
         return session
 
@@ -93,7 +94,9 @@ class EmbeddedBroker(Serving):
         return self._branches is not None and self._branches.loading
 
     def _disconnected(self, session: Session) -> None:
-        self._sessions.pop(session, None)
+        if session in self._sessions:
+            del self._sessions[session]
+            self.rights.close(session.rights)
 
     # -- Host
 
@@ -118,6 +121,7 @@ class EmbeddedBroker(Serving):
         for session in sessions:
             session.abandon()
             session.outlet.force_close(AmqpError(320, reason))
+        self.rights.end_all()
         self._replicated = None
         self._forget_everything()
 
@@ -131,6 +135,7 @@ class EmbeddedBroker(Serving):
         """A configuration step has been applied."""
         if step.operation in ACCESS:
             step = plain_step(step)
+            self.rights.forget()
             if step.operation == DELETE_USER and done.refusal is None:
                 gone = [each for each in self._sessions if each.user == step.name]
                 self.turn.later(lambda: self._expel(step.name, gone))

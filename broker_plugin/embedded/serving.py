@@ -11,6 +11,7 @@ from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.turn import Turn
+from broker_plugin.embedded.rights.rights import RightsBook
 from broker_plugin.embedded.topology.name_locks import NameLocks
 from broker_plugin.embedded.topology.topology import Topology
 from broker_plugin.embedded.transactions.branch_table import BranchTable
@@ -31,11 +32,12 @@ def check_access(queue: Queue, owner: Owner) -> None:
 
 
 class Serving:
-    """``numbered``: the replicated queues by their numbers. ``unique_name`` makes a text that is given once.
+    """``numbered``: the replicated queues by their numbers; ``declaring``: the names of those that are on their way.
 
-    ``schedule`` is called when there is work for the end of the event loop's turn. ``unsupported`` meets what RabbitMQ
-    acts on and this broker does not. ``memory``: what clients make the node hold, by ``marks``. ``filling``: the queues
-    that a transaction fills in several turns, with how much of it has come; None while there is none.
+    ``unique_name`` makes a text that is given once. ``schedule`` is called when there is work for the end of the event
+    loop's turn. ``unsupported`` meets what RabbitMQ acts on and this broker does not. ``rights``: what users may do.
+    ``memory``: what clients make the node hold, by ``marks``. ``filling``: the queues that a transaction fills in
+    several turns, with how much of it has come; None while there is none.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Serving:
         self.unsupported = unsupported
         self.memory = MemoryBudget(marks)
         self.counters = MessageCounters()
+        self.rights = RightsBook()
         self._ledger: Ledger | None = None
         self.locks = NameLocks(self.turn)
         self._forget_everything()
@@ -57,6 +60,7 @@ class Serving:
     def _forget_everything(self) -> None:
         self.topology = Topology(self.memory.marks.declared, lambda: self.turn.later(nothing))
         self.locks.forget()
+        self.declaring: set[str] = set()
         self.numbered: dict[int, DurableQueue] = {}
         self._content: Content | None = None
         self._branches: BranchTable | None = None

@@ -106,6 +106,7 @@ class EmbeddedClients(ClientService):
         core, report, own = parts.core, parts.shell.report, settings.users
         self._passwords = PasswordPool(self._guard, renewed_hash(core, report))
         self._take_over = UsersTakeOver(self._guard, core, own, names_users(self._config.amqp), report)
+        self._broker.rights.access = lambda: core.replica.contents.access
         users = ClusterUsers(lambda: core.replica.contents.access, own)
         self._amqp = amqp_server(parts, self._guard, self._broker, settings, tell_refused_login, users, self._passwords)
         self._amqp.keep_time()

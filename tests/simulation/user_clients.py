@@ -103,7 +103,8 @@ class UserOperator:
     def _rule(self, name: str, label: str) -> Configure:
         what = self._chance.random()
         if what < 0.4:
-            return set_rule_step(Rule(PERMISSION, "/" if what < 0.35 else "elsewhere", name, "", Permission(label, "", "")))
+            vhost = "/" if what < 0.35 else "elsewhere"
+            return set_rule_step(Rule(PERMISSION, vhost, name, "", Permission(label, "", "")))
         if what < 0.6:
             return set_rule_step(Rule(TOPIC_PERMISSION, "/", name, "amq.topic", TopicPermission(label, "")))
         if what < 0.7:

@@ -1,4 +1,4 @@
-"""The users and rules that the one stream leads to, read anew and in the plainest way, as of any position; for their checker."""
+"""Users and rules that the one stream leads to, read anew and in the plainest way, as of any position."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ ABOUT_USERS = "user.", "permission.", "topic_permission.", "user_limit.", AUDITE
 class UserReference:
     """``results``: of each step, by the label that its arguments have, why it was not carried out, or None.
 
-    ``deletions``: how often an operation that takes something away from a name came to what. ``at``, ``after``: sequences, and what followed.
+    ``deletions``: how often an operation that takes something away from a name came to what. ``at``, ``after``,
+    ``rules_after``: sequences, and what followed.
     """
 
     users: Users = field(default_factory=dict)

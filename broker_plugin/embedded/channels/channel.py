@@ -25,7 +25,9 @@ from broker_plugin.embedded.queues.pieces import Both, Entries, GivingBack, Hand
 from broker_plugin.embedded.queues.queue import Getter, Queue
 from broker_plugin.embedded.queues.subscriber import Taken
 from broker_plugin.embedded.queues.turn import LOOKS_A_STEP, in_pieces
+from broker_plugin.embedded.rights.rights import QUEUE, READ
 from broker_plugin.embedded.serving import Serving
+from broker_plugin.embedded.topology.exchange import TOPIC
 from broker_plugin.embedded.topology.topology import Route
 from broker_plugin.embedded.transactions.branch import Association
 from broker_plugin.embedded.transactions.transaction import LocalTransaction
@@ -71,13 +73,17 @@ class Channel(Requester):
         self._ledger = broker.ledger
         self._topology = broker.topology
         self._routes = broker.topology.routes
+        self._writable = session.rights.writable
         self.mode = Mode(broker, self, session)
         self._getting: tuple[Queue, Getter] | None = None
 
     # -- publishing
 
     def publish(self, exchange: str, routing_key: str, mandatory: bool, properties: bytes, body: bytes) -> None:
-        """basic.publish. 404 for a missing exchange, 403 for an internal one."""
+        """basic.publish. 404 for a missing exchange, 403 for an internal one, and where the user may not."""
+        if exchange not in self._writable:
+            there = self._topology.exchanges.get(exchange)
+            self.session.rights.check_publish(exchange, routing_key, there is not None and there.kind == TOPIC)
         route = self._routes.get((exchange, routing_key))
         if route is None:
             topology = self._topology
@@ -165,6 +171,7 @@ class Channel(Requester):
 
     def get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:
         """basic.get; None if the queue is empty. 404 if it is deleted meanwhile, as if that had been asked first."""
+        self.session.rights.check(READ, QUEUE, name)
         self.when_quiet(partial(self._get, name, no_ack, reply))
 
     def _get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:

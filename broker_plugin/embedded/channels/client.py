@@ -6,6 +6,7 @@ from broker_plugin.embedded.memory_budget import Holder
 from broker_plugin.embedded.queues.consumer import Receiver
 from broker_plugin.embedded.queues.outlet import ConnectionOutlet
 from broker_plugin.embedded.queues.owner import Owner
+from broker_plugin.embedded.rights.rights import Rights
 
 
 class Client(Owner):
@@ -14,8 +15,8 @@ class Client(Owner):
     ``alarm``: the number of the alarm that is on, 0 for none; while one is, nothing new is taken from publishers.
     """
 
-    def __init__(self, outlet: ConnectionOutlet, holder: Holder) -> None:
-        super().__init__(holder)
+    def __init__(self, outlet: ConnectionOutlet, holder: Holder, rights: Rights | None = None) -> None:
+        super().__init__(holder, rights)
         self.alarm = 0
         self.outlet = outlet
         self.in_flight = 0

@@ -8,13 +8,15 @@ from broker_plugin.embedded.channels.channel import Channel
 from broker_plugin.embedded.channels.client import Client
 from broker_plugin.embedded.memory_budget import Holder
 from broker_plugin.embedded.operations.operations import Operations
+from broker_plugin.embedded.queues.consumer import Receiver
 from broker_plugin.embedded.queues.outlet import ChannelOutlet, ConnectionOutlet
 from broker_plugin.embedded.queues.turn import in_pieces
+from broker_plugin.embedded.rights.rights import Rights
 from broker_plugin.embedded.serving import Serving
 
 
 class Session(Client):
-    """``ended`` is told when it has been closed. ``user``: whom the client has logged in as, "" in this process."""
+    """``ended`` is told when it has been closed. ``rights``: of the user that the client has logged in as."""
 
     def __init__(
         self,
@@ -23,17 +25,18 @@ class Session(Client):
         outlet: ConnectionOutlet,
         ended: Callable[[Session], None],
         holder: Holder,
-        user: str = "",
+        rights: Rights,
     ) -> None:
-        super().__init__(outlet, holder)
-        self.user = user
+        super().__init__(outlet, holder, rights)
         self._broker = broker
         self._operations = operations
         self._ended = ended
         self._abandoned = False
 
     def open_channel(self, outlet: ChannelOutlet) -> Channel:
-        """A new channel."""
+        """A new channel. 530 if the user has as many as it may."""
+        self.rights.check_channel()
+        self.rights.channels += 1
         channel = Channel(self._broker, self._operations.consumers, self, outlet)
         self._channels[channel] = None
         return channel
@@ -44,6 +47,16 @@ class Session(Client):
         return self.holder.branches > 0 or any(
             isinstance(channel, Channel) and channel.mode.works for channel in self._channels
         )
+
+    @property
+    def user(self) -> str:
+        """Whom the client has logged in as, "" in this process."""
+        return self.rights.user
+
+    def forget(self, channel: Receiver) -> None:
+        if channel in self._channels:
+            self.rights.channels -= 1
+        super().forget(channel)
 
     def close(self) -> None:
         """The connection has ended: its channels roll back, what it held is given back, its exclusive queues go.

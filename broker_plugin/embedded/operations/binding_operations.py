@@ -11,7 +11,9 @@ from broker_plugin.embedded.errors import AmqpError, not_configured, preconditio
 from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations, check_not_default
 from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.rights.rights import EXCHANGE, QUEUE, READ, WRITE
 from broker_plugin.embedded.serving import Serving, check_access
+from broker_plugin.embedded.topology.exchange import TOPIC
 from broker_plugin.embedded.topology.routers import Destination, check_headers_binding
 from broker_plugin.embedded.topology.topology import Binding, binding
 from txobserver.configuration import BindingSpec, Refusal, binding_step, use_exchange_step
@@ -45,8 +47,21 @@ class BindingOperations:
         self._when_free(channel, request, partial(self._unbind, channel, request, reply))
 
     def _when_free(self, channel: Requester, request: BindRequest, operation: Reply) -> None:
-        """What is on its way for one of the ends comes first."""
+        """What is on its way for one of the ends comes first. 403 if the user may not."""
+        self._check_rights(channel, request)
         self._broker.locks.run_all(_ends(request), partial(channel.attempt, operation))
+
+    def _check_rights(self, channel: Requester, request: BindRequest) -> None:
+        """What takes messages in is written to, and what gives them is read."""
+        rights, kind = channel.owner.rights, QUEUE if request.to_queue else EXCHANGE
+        if not request.to_queue:
+            check_not_default(request.destination)
+        rights.check(WRITE, kind, request.destination)
+        check_not_default(request.source)
+        rights.check(READ, EXCHANGE, request.source)
+        source = self._broker.topology.exchanges.get(request.source)
+        if source is not None and source.kind == TOPIC:
+            rights.check_topic(READ, request.source, request.key)
 
     def _bind(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
         wanted = self._binding(channel, request)

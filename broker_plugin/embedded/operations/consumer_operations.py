@@ -18,6 +18,7 @@ from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.consumer import Consumer, PlacedConsumer
 from broker_plugin.embedded.queues.message_headers import OFFSET
 from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.rights.rights import QUEUE, READ
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.unsupported import unsupported_of_consumer
 from txobserver.configuration import use_queue_step
@@ -46,6 +47,7 @@ class ConsumerOperations:
 
     def consume(self, channel: Requester, request: ConsumeRequest, reply: Reply) -> None:
         """basic.consume. Deliveries begin when the turn ends, after the answer."""
+        channel.owner.rights.check(READ, QUEUE, request.queue)
         operation = partial(channel.attempt, partial(self._consume, channel, request, reply))
         self._broker.locks.run(("queue", request.queue), operation)
 

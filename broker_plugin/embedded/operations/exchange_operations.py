@@ -10,6 +10,7 @@ from broker_plugin.embedded.errors import AmqpError, located, not_configured, pr
 from broker_plugin.embedded.operations.equivalence import EXCHANGE_ARGUMENTS, check_arguments, check_flag
 from broker_plugin.embedded.operations.pending import Pending
 from broker_plugin.embedded.operations.requester import Requester
+from broker_plugin.embedded.rights.rights import CONFIGURE, EXCHANGE, READ, WRITE
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.exchange import KINDS, Exchange
 from broker_plugin.embedded.topology.sizes import queue_bytes
@@ -65,6 +66,7 @@ class ExchangeOperations:
         if request.kind not in KINDS:
             raise AmqpError(503, f"unknown exchange type '{request.kind}'")
         _check_alternate(request)
+        channel.owner.rights.check(CONFIGURE, EXCHANGE, request.name)
         operation = partial(channel.attempt, partial(self._declare, channel, request, reply))
         self._broker.locks.run(("exchange", request.name), operation)
 
@@ -82,6 +84,10 @@ class ExchangeOperations:
         elif name.startswith("amq."):
             raise refused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
         else:
+            alternate = request.arguments.get(_ALTERNATE)
+            if alternate is not None:
+                channel.owner.rights.check(READ, EXCHANGE, name)
+                channel.owner.rights.check(WRITE, EXCHANGE, alternate)
             self._broker.topology.check_room(queue_bytes(name, request.arguments))
             self._add(channel, request, reply)
 
@@ -124,6 +130,7 @@ class ExchangeOperations:
         check_not_default(name)
         if name.startswith("amq."):
             raise refused(f"deletion of system {located('exchange', name)} not allowed")
+        channel.owner.rights.check(CONFIGURE, EXCHANGE, name)
         operation = partial(channel.attempt, partial(self._delete, channel, name, if_unused, reply))
         names = [("exchange", name)]
         if if_unused:  # what is on its way for where it leads to may take its bindings

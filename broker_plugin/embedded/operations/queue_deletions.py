@@ -15,6 +15,7 @@ from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.turn import in_pieces
+from broker_plugin.embedded.rights.rights import CONFIGURE, QUEUE
 from broker_plugin.embedded.serving import Serving, check_access, nothing
 from txobserver.configuration import Configuration, delete_queue_step
 from txobserver.events import Terms
@@ -32,6 +33,7 @@ class QueueDeletions:
 
     def delete(self, channel: Requester, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
         """queue.delete; answers how many ready messages went with it. A missing queue is deleted already."""
+        channel.owner.rights.check(CONFIGURE, QUEUE, name)
         operation = partial(channel.attempt, partial(self._delete, channel, name, if_unused, if_empty, reply))
         channel.when_quiet(partial(self._broker.locks.run, ("queue", name), operation))
 

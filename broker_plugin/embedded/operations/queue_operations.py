@@ -15,6 +15,7 @@ from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.rights.rights import CONFIGURE, QUEUE, READ
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.sizes import queue_bytes
 from broker_plugin.embedded.unsupported import unsupported_of_queue
@@ -55,6 +56,7 @@ class QueueOperations:
             request = request._replace(durable=False)
         if not request.name:
             request = request._replace(name=f"amq.gen-{self._broker.unique_name()}")
+        channel.owner.rights.check(CONFIGURE, QUEUE, request.name)
         operation = partial(channel.attempt, partial(self._declare, channel, request, reply))
         channel.when_quiet(partial(self._broker.locks.run, ("queue", request.name), operation))
 
@@ -69,18 +71,27 @@ class QueueOperations:
             self._check_equivalent(queue, request, channel.owner)
             reply(queue_state(queue))
             return
+        self._check_number(channel.owner, request.name)
         check_queue_arguments(request)
         self._broker.unsupported.meet_arguments("queue", request.name, unsupported_of_queue(request.arguments))
         self._broker.topology.check_room(queue_bytes(request.name, request.arguments))
         if request.durable and not request.exclusive:
             key = ("queue", request.name)
             self._broker.locks.hold(key)
+            self._broker.declaring.add(request.name)
             step = queue_step(request.name, request.auto_delete, dict(request.arguments))
             self._broker.ledger.configure(step, partial(self._declared, channel, key, reply))
         else:
             reply(queue_state(self._add_local(channel.owner, request)))
 
+    def _check_number(self, owner: Owner, name: str) -> None:
+        """406 if the virtual host has as many queues as it may, those among them that are being declared."""
+        most, vhost = owner.rights.most_queues(), owner.rights.vhost
+        if 0 <= most <= len(self._broker.topology.queues) + len(self._broker.declaring):
+            raise precondition(f"cannot declare queue '{name}': queue limit in vhost '{vhost}' ({most}) is reached")
+
     def _declared(self, channel: Requester, key: tuple[str, str], reply: Declared, error: str | None) -> None:
+        self._broker.declaring.discard(key[1])
         if error is not None:
             channel.fail(precondition(error))
         elif not channel.closed:
@@ -108,6 +119,7 @@ class QueueOperations:
 
     def purge(self, channel: Requester, name: str, reply: Counted) -> None:
         """queue.purge; answers how many messages were removed. What is in a client's hands stays."""
+        channel.owner.rights.check(READ, QUEUE, name)
         operation = partial(channel.attempt, partial(self._purge, channel, name, reply))
         channel.when_quiet(partial(self._broker.locks.run, ("queue", name), operation))
 

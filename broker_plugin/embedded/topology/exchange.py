@@ -9,13 +9,14 @@ from broker_plugin.embedded.topology.routers import ROUTERS, Router
 
 KINDS = tuple(ROUTERS)
 
+TOPIC = "topic"
 PREDECLARED = {
     "amq.direct": "direct",
     "amq.fanout": "fanout",
-    "amq.topic": "topic",
+    "amq.topic": TOPIC,
     "amq.headers": "headers",
     "amq.match": "headers",
-    "amq.rabbitmq.trace": "topic",
+    "amq.rabbitmq.trace": TOPIC,
 }
 """Exchanges that are always there, beside the default exchange ""."""
 

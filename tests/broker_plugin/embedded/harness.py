@@ -148,6 +148,9 @@ class Connection:
     def force_close(self, error: AmqpError) -> None:
         self.forced.append(error)
 
+    def expel(self, error: AmqpError) -> None:
+        self.forced.append(error)
+
     def relieved(self) -> None:
         self.reliefs += 1
 
@@ -193,9 +196,9 @@ class Harness:
         """What is in the durable queues."""
         return AppliedContent(self.ledger.contents)
 
-    def connect(self) -> Connection:
+    def connect(self, user: str = "") -> Connection:
         connection = Connection()
-        connection.session = self.broker.connect(connection)  # type: ignore[attr-defined]
+        connection.session = self.broker.connect(connection, user=user)  # type: ignore[attr-defined]
         return connection
 
     def client(self, connection: Any = None) -> Client:

@@ -1,0 +1,1 @@
+"""What the users of this broker's clients may do, and how much of it."""
