@@ -63,12 +63,13 @@ class Limit(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 
 
 Value = Permission | TopicPermission | Limit
-_KIND_OF: Final[dict[str, type]] = {
+VALUE_OF: Final[dict[str, type[Value]]] = {
     PERMISSION: Permission,
     TOPIC_PERMISSION: TopicPermission,
     USER_LIMIT: Limit,
     VHOST_LIMIT: Limit,
 }
+"""What stands at the places of a kind"""
 OF_USERS: Final = frozenset({PERMISSION, TOPIC_PERMISSION, USER_LIMIT})
 """Kinds of rules that go with the user whose they are."""
 
@@ -111,8 +112,8 @@ def _clear(kind: str) -> str:
     return f"{kind}.clear"
 
 
-_SETS: Final = {_set(kind): kind for kind in _KIND_OF}
-_CLEARS: Final = {_clear(kind): kind for kind in _KIND_OF}
+_SETS: Final = {_set(kind): kind for kind in VALUE_OF}
+_CLEARS: Final = {_clear(kind): kind for kind in VALUE_OF}
 RULES: Final = frozenset({*_SETS, *_CLEARS})
 """The steps of configuration that are about rules."""
 
@@ -178,7 +179,7 @@ def _parts(text: str) -> list[str]:
 
 def _check_value(rule: Rule) -> None:
     value = rule.value
-    if type(value) is not _KIND_OF[rule.kind]:
+    if type(value) is not VALUE_OF[rule.kind]:
         raise ValueError(f"a {rule.kind} that is none")
     if isinstance(value, Limit):
         if not -1 <= value.most <= LARGEST_LIMIT:

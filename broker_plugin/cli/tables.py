@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -58,11 +59,34 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
 
 def users_table(users: list[dict[str, Any]]) -> None:
     """One row a user."""
+    _texts(("user", "tags"), ((user["name"], ", ".join(user["tags"])) for user in users))
+
+
+def permissions_table(rows: list[dict[str, Any]]) -> None:
+    """One row a user and virtual host."""
+    keys = ("name", "vhost", "configure", "write", "read")
+    _texts(("user", *keys[1:]), (tuple(row[key] for key in keys) for row in rows))
+
+
+def topic_permissions_table(rows: list[dict[str, Any]]) -> None:
+    """One row a user and exchange."""
+    keys = ("name", "vhost", "scope", "write", "read")
+    _texts(("user", "vhost", "exchange", "write", "read"), (tuple(row[key] for key in keys) for row in rows))
+
+
+def limits_table(rows: list[dict[str, Any]]) -> None:
+    """One row a limit."""
+    said = ((row["kind"].replace("_limit", ""), row["name"], row["scope"], str(row["most"])) for row in rows)
+    _texts(("of", "name", "limit", "most"), said)
+
+
+def _texts(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table of texts, some of which a client or another operator has written."""
     table = Table(box=SIMPLE_HEAD)
-    table.add_column("user", overflow="fold")
-    table.add_column("tags", overflow="fold")
-    for user in users:
-        table.add_row(Text(printable(user["name"])), Text(printable(", ".join(user["tags"]))))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(each)) for each in row))
     PlainConsole().print(table)
 
 

@@ -22,6 +22,7 @@ from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
 from broker_plugin.logs.events import InvariantsChecked, NodeFailed, NodeStarted
 from broker_plugin.logs.formats import set_up, tell
+from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.calls.part import CallsPart
 from broker_plugin.node.client_settings import amqp_settings
@@ -40,6 +41,7 @@ from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.ports import check_ports
 from broker_plugin.node.readiness import Readiness
+from broker_plugin.node.rule_admin import RuleAdmin
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import queue_names, status, transactions
 from broker_plugin.node.upkeep import clients_that_fit
@@ -259,6 +261,7 @@ class NodeProcess:
         calls = self.calls.open(self.parts, self.doors)
         self._started.callback(self.calls.listeners.stop)
         logins = self.clients.logins if self.clients.keeps_users else None
+        changes = AuditedChanges(self.core, self.shell.report, logins)
         door = DoorAdmin(config, self.core, self._readiness, self.calls.listeners, logins, self.clients.shown)
         admin = AdminServer(
             self.guard,
@@ -269,7 +272,8 @@ class NodeProcess:
                 "promote": self._promote,
                 **BranchAdmin(self.core, self.clients.branches, self.shell).handlers,
                 **calls,
-                **UserAdmin(self.core, self.shell.report, logins).handlers,
+                **UserAdmin(changes).handlers,
+                **RuleAdmin(changes).handlers,
                 **door.handlers,
                 **self.metrics.handlers,
             },

@@ -19,7 +19,11 @@ SECRET, LATER = "correct-horse-battery", "staple-of-another-kind"
 
 
 def users(*arguments: str, given: str = "", status: int = 0) -> str:
-    command = [sys.executable, "-m", "broker_plugin.cli.main", "users", *arguments]
+    return txha("users", *arguments, given=given, status=status)
+
+
+def txha(*arguments: str, given: str = "", status: int = 0) -> str:
+    command = [sys.executable, "-m", "broker_plugin.cli.main", *arguments]
     found = subprocess.run(command, input=f"{given}\n", capture_output=True, text=True, check=False, timeout=60)
     assert found.returncode == status, found.stdout + found.stderr
     return found.stdout + found.stderr
@@ -49,7 +53,9 @@ def test_users_of_a_cluster(tmp_path: Path) -> None:
     here = ("--dir", str(directory))
     with LocalCluster(directory, 3) as cluster:
         wait_until(lambda: "guest" in users("list", *here) if taken_over(directory) else False, 20, "users")
-        users("add", "app", "--tag", "management", *here, given=SECRET)
+        assert "app may do nothing yet" in users("add", "app", "--tag", "management", *here, given=SECRET)
+        assert "NOT_ALLOWED - access to vhost '/' refused for user 'app'" in refused(cluster, "app", SECRET)
+        txha("permissions", "set", "app", "^q", ".*", ".*", "--config", str(directory / "node-2" / "node.toml"))
         assert "exists already" in users("add", "app", *here, given=SECRET, status=1)
         backup = directory / "node-3" / "node.toml"
         users("add", "other", "--config", str(backup), given=SECRET)
@@ -68,10 +74,12 @@ def test_users_of_a_cluster(tmp_path: Path) -> None:
         connection = pika.BlockingConnection(url(cluster, living, "app", LATER))
         channel = connection.channel()
         channel.queue_declare("q", durable=True)
+        a_permission_holds_on_an_open_channel(channel, here)
         users("authenticate", "app", *here, given=LATER)
         users("authenticate", "app", *here, given=SECRET, status=1)
         users("set-tags", "app", "b", "a", *here)
-        assert {"name": "app", "tags": ["a", "b"]} in listed(directory)
+        txha("limits", "set", "max-channels", "3", "--user", "app", *here)
+        assert {"name": "app", "tags": ["a", "b"], "limits": {"max-channels": 3}} in listed(directory)
         users("delete", "app", *here)
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
             while True:
@@ -82,6 +90,26 @@ def test_users_of_a_cluster(tmp_path: Path) -> None:
         if path.is_file():
             data = path.read_bytes()
             assert SECRET.encode() not in data and LATER.encode() not in data, path
+
+
+def refused(cluster: LocalCluster, user: str, password: str) -> str:
+    """What a client is told that may not connect."""
+    with pytest.raises(pika.exceptions.ProbableAccessDeniedError) as told:
+        pika.BlockingConnection(url(cluster, 0, user, password))
+    return str(told.value)
+
+
+def a_permission_holds_on_an_open_channel(channel: Any, here: tuple[str, ...]) -> None:
+    """It has outlived the primary at which it was set, and a change of it is asked for at once."""
+    permissions = json.loads(txha("permissions", "list", "--json", *here))
+    assert [(each["name"], each["configure"]) for each in permissions] == [("app", "^q"), ("guest", ".*")]
+    channel.basic_publish("", "q", b"x")
+    txha("permissions", "set", "app", ".*", "^$", ".*", *here)
+    channel.basic_publish("", "q", b"x")
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:
+        channel.queue_declare("q", passive=True)
+    text = "ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'app'"
+    assert (closed.value.reply_code, closed.value.reply_text) == (403, text)
 
 
 def taken_over(directory: Path) -> bool:

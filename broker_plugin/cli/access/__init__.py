@@ -1,1 +1,1 @@
-"""``txha users``: who may use the cluster."""
+"""``txha users``, ``permissions``, ``topic-permissions``, ``limits``: who may use the cluster, and what for."""

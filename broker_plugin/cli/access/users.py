@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from broker_plugin.cli.asking import BadArgument, Json, OptionalDir, node_status, nodes_shown
+from broker_plugin.cli.access.cluster_asked import Config, ask_cluster
+from broker_plugin.cli.asking import BadArgument, Json, OptionalDir
 from broker_plugin.cli.passwords import drawn_hash, given_password
 from broker_plugin.cli.terminal import say
-from recovery.reader.node_admin import AdminError, ask
 
 app = typer.Typer(help="Add, change and delete the users of the cluster.", no_args_is_help=True)
-SECONDS = 15.0
-"""How long a node may take to answer: a change waits for every ready node."""
-
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
-Config = Annotated[Path | None, typer.Option("--config", help="The TOML file of the node to ask, instead of --dir.")]
 AsHash = Annotated[
     bool,
     typer.Option(
@@ -34,7 +29,7 @@ def users_list(dir: OptionalDir = None, config: Config = None, as_json: Json = F
     """List the users and their tags."""
     from broker_plugin.cli.tables import users_table
 
-    _, rows = _ask(dir, config, "users.list", {})
+    _, rows = ask_cluster(dir, config, "users.list", {})
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     else:
@@ -52,7 +47,10 @@ def add(
 ) -> None:
     """Add a user. The password is asked for at a terminal, else it is the first line of the standard input."""
     arguments = {"name": name, "hash": _hash(as_hash), "tags": tag or []}
-    _say(_ask(dir, config, "users.add", arguments), "is added", as_json)
+    answer = ask_cluster(dir, config, "users.add", arguments)
+    _say(answer, "is added", as_json)
+    if not as_json:
+        say(f"{name} may do nothing yet: see `txha permissions set --help`")
 
 
 @app.command()
@@ -60,13 +58,14 @@ def passwd(
     name: Name, dir: OptionalDir = None, config: Config = None, as_hash: AsHash = False, as_json: Json = False
 ) -> None:
     """Give a user another password, read as for `add`. Connections that are open stay open, as with RabbitMQ."""
-    _say(_ask(dir, config, "users.passwd", {"name": name, "hash": _hash(as_hash)}), "has a new password", as_json)
+    answer = ask_cluster(dir, config, "users.passwd", {"name": name, "hash": _hash(as_hash)})
+    _say(answer, "has a new password", as_json)
 
 
 @app.command()
 def delete(name: Name, dir: OptionalDir = None, config: Config = None, as_json: Json = False) -> None:
     """Delete a user. Its connections are closed."""
-    _say(_ask(dir, config, "users.delete", {"name": name}), "is deleted", as_json)
+    _say(ask_cluster(dir, config, "users.delete", {"name": name}), "is deleted", as_json)
 
 
 @app.command("set-tags")
@@ -80,14 +79,14 @@ def set_tags(
     as_json: Json = False,
 ) -> None:
     """Give a user these tags and no others."""
-    _say(_ask(dir, config, "users.set_tags", {"name": name, "tags": tags or []}), "has these tags", as_json)
+    _say(ask_cluster(dir, config, "users.set_tags", {"name": name, "tags": tags or []}), "has these tags", as_json)
 
 
 @app.command()
 def authenticate(name: Name, dir: OptionalDir = None, config: Config = None, as_json: Json = False) -> None:
     """Say whether a password is the user's: exit status 1 if it is not. The password is read as for `add`."""
     arguments = {"name": name, "password": given_password(confirm=False)}
-    _, row = _ask(dir, config, "users.authenticate", arguments)
+    _, row = ask_cluster(dir, config, "users.authenticate", arguments)
     if as_json:
         typer.echo(json.dumps(row, indent=2))
     else:
@@ -106,16 +105,6 @@ def _hash(as_hash: bool) -> str:
     if not is_hash(given):
         raise BadArgument("this is no hash that is known: see `txha users add --help`")
     return given
-
-
-def _ask(dir: Path | None, config: Path | None, command: str, arguments: dict[str, Any]) -> tuple[str, Any]:
-    """The node that was asked, the primary if there is one, and its answer. Raises AdminError, BadArgument."""
-    entries = nodes_shown(dir, config)
-    up = [(status, entry) for entry in entries if (status := node_status(entry))["state"] != "down"]
-    if not up:
-        raise AdminError("no node answers; start the cluster first")
-    _, chosen = max(up, key=lambda each: (each[0]["state"] == "active", each[0]["generation"]))
-    return chosen.name, ask(chosen.directory, command, arguments, SECONDS)
 
 
 def _say(answer: tuple[str, Any], what: str, as_json: bool) -> None:

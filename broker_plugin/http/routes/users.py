@@ -76,7 +76,7 @@ async def _there(asking: Asking) -> dict[str, Any]:
 
 
 def _shown(user: dict[str, Any]) -> dict[str, Any]:
-    return {"name": user["name"], "tags": user["tags"], "limits": {}}
+    return {"name": user["name"], "tags": user["tags"], "limits": user["limits"]}
 
 
 def _tags(given: dict[str, Any]) -> list[str]:

@@ -35,6 +35,7 @@ class FakeNode:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.health = dict(HEALTH)
         self.users = {name: list(tags) for name, tags in TAGS.items()}
+        self.rules: dict[tuple[str, ...], dict[str, Any]] = {}
         self.delay = 0.0
         self.down = False
         self.answers: dict[str, Any] = {"calls.list": [], "calls.status": {"nodes": None}, "changes.list": []}
@@ -53,7 +54,7 @@ class FakeNode:
             case "door.health":
                 return self.health
             case "users.list":
-                return [{"name": name, "tags": tags} for name, tags in sorted(self.users.items())]
+                return [{"name": name, "tags": tags, "limits": {}} for name, tags in sorted(self.users.items())]
             case "users.put":
                 added = given["name"] not in self.users
                 self.users[given["name"]] = given["tags"]
@@ -61,7 +62,19 @@ class FakeNode:
             case "users.delete":
                 del self.users[given["name"]]
                 return {"name": given["name"]}
+            case "rules.list":
+                return [rule for _, rule in sorted(self.rules.items()) if rule["kind"] in given["kinds"]]
+            case "rules.set":
+                rule = {key: value for key, value in given.items() if key != "by"}
+                added = self._place(rule) not in self.rules
+                self.rules[self._place(rule)] = rule
+                return rule | {"added": added}
+            case "rules.clear":
+                return self.rules.pop(self._place(given))
         return self.answers[command]
+
+    def _place(self, rule: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(rule[key] for key in ("kind", "vhost", "name", "scope"))
 
     def given(self, command: str) -> list[dict[str, Any]]:
         """The arguments of each such question."""

@@ -35,3 +35,14 @@ async def test_users_by_rabbitmqadmin() -> None:
         assert "Not found: /api/users/eve" in await rabbitmqadmin(port, "delete", "user", "name=eve")
         assert "Access refused" in await rabbitmqadmin(port, "list", "users", password="wrong")
         assert "Access refused" in await rabbitmqadmin(port, "list", "users", user="man")
+
+
+async def test_permissions_by_rabbitmqadmin() -> None:
+    node = FakeNode()
+    async with served(node) as (port, _):
+        given = ("vhost=/", "user=mon", "configure=c", "write=w", "read=r")
+        await rabbitmqadmin(port, "declare", "permission", *given)
+        shown = {"user": "mon", "vhost": "/", "configure": "c", "write": "w", "read": "r"}
+        assert json.loads(await rabbitmqadmin(port, "-f", "raw_json", "list", "permissions")) == [shown]
+        await rabbitmqadmin(port, "delete", "permission", "vhost=/", "user=mon")
+        assert json.loads(await rabbitmqadmin(port, "-f", "raw_json", "list", "permissions")) == []

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from broker_plugin.amqp.protocol.passwords import matches
+from broker_plugin.cli.access import cluster_asked
 from broker_plugin.cli.access import users as module
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.layout import NodeEntry
@@ -29,9 +30,9 @@ class Nodes:
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.answer: Any = {"name": "app", "tags": ["t"]}
         entries = [NodeEntry(name, None, 1, Path(name)) for name in self.states]
-        monkeypatch.setattr(module, "nodes_shown", lambda dir, config: entries)
-        monkeypatch.setattr(module, "node_status", self._status)
-        monkeypatch.setattr(module, "ask", self._ask)
+        monkeypatch.setattr(cluster_asked, "nodes_shown", lambda dir, config: entries)
+        monkeypatch.setattr(cluster_asked, "node_status", self._status)
+        monkeypatch.setattr(cluster_asked, "ask", self._ask)
 
     def _status(self, entry: NodeEntry) -> dict[str, Any]:
         return {"state": self.states[entry.name], "generation": 1}

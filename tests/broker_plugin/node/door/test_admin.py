@@ -9,8 +9,10 @@ import pytest
 
 from broker_plugin.admin.server import CommandRefused
 from broker_plugin.amqp.protocol.logins import FREE, Logins
+from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.door.admin import DoorAdmin
 from broker_plugin.node.readiness import Readiness
+from broker_plugin.node.rule_admin import RuleAdmin
 from broker_plugin.node.user_admin import UserAdmin
 from txobserver.access import Access, User
 from txobserver.audited import AUDITED
@@ -65,8 +67,9 @@ class Node:
         return DoorAdmin(self.config, self.core, Readiness(3, 2), self.listeners, known, lambda: shown)
 
     async def ask(self, command: str, **arguments: Any) -> Any:
-        users = UserAdmin(self.core, lambda call: call(), self.logins)
-        return await {**self.admin().handlers, **users.handlers}[command](arguments)
+        changes = AuditedChanges(self.core, lambda call: call(), self.logins)
+        handlers = {**self.admin().handlers, **UserAdmin(changes).handlers, **RuleAdmin(changes).handlers}
+        return await handlers[command](arguments)
 
 
 @pytest.fixture
@@ -147,3 +150,63 @@ async def test_health_in_few_numbers(node: Node) -> None:
 async def test_nodes(node: Node) -> None:
     found = await node.ask("door.nodes")
     assert found["others"] == {"b": True, "c": False} and found["memory"] == {"held": 3} and found["uptime"] >= 0
+
+
+PERMISSION = {"kind": "permission", "vhost": "/", "name": "ada", "configure": "c", "write": "w", "read": "r"}
+TOPIC = {"kind": "topic_permission", "vhost": "/", "name": "ada", "scope": "amq.topic", "write": "w", "read": "r"}
+LIMIT = {"kind": "user_limit", "vhost": "", "name": "ada", "scope": "max-channels", "most": 3}
+
+
+async def test_rules_are_set_listed_and_cleared(node: Node) -> None:
+    for rule in (PERMISSION, TOPIC, LIMIT):
+        shown = {"scope": "", **rule}
+        assert await node.ask("rules.set", **rule) == shown | {"added": True}
+        assert await node.ask("rules.set", **rule) == shown | {"added": False}
+        assert await node.ask("rules.list", kinds=[rule["kind"]]) == [shown]
+    assert (await node.ask("users.list"))[0]["limits"] == {"max-channels": 3}
+    assert len(await node.ask("rules.list", kinds=["permission", "topic_permission"])) == 2
+    for rule in (PERMISSION, TOPIC, LIMIT):
+        place = {key: value for key, value in rule.items() if key in ("kind", "vhost", "name", "scope")}
+        assert await node.ask("rules.clear", **place) == {"scope": "", **rule}
+        said = "there is no .* of 'ada'" + (f" for '{rule['scope']}'" if "scope" in rule else "")
+        with pytest.raises(CommandRefused, match=f"^{said}$"):
+            await node.ask("rules.clear", **place)
+    assert node.access.rules == {}
+
+
+async def test_a_rule_says_whose_change_it_is(node: Node) -> None:
+    await node.ask("rules.set", **PERMISSION, by={"user": "ada", "address": "10.0.0.1"})
+    (change,) = await node.ask("changes.list", by="ada")
+    assert (change["operation"], change["name"], change["before"]) == ("permission.set", "ada", None)
+    assert change["after"] == '{"vhost":"/","configure":"c","write":"w","read":"r"}'
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (PERMISSION | {"name": "eve"}, "^there is no user 'eve'; see `txha users list`$"),
+        (PERMISSION | {"vhost": "x"}, "^there is no virtual host 'x'$"),
+        (PERMISSION | {"read": "("}, r"^read: '\(' is no pattern that can be matched here: missing \)"),
+        (PERMISSION | {"read": 1}, "^read is a text"),
+        (PERMISSION | {"read": "x" * 1025}, "a pattern has at most 1024 characters"),
+        (PERMISSION | {"name": ""}, "^the name must be a text that is not empty$"),
+        (PERMISSION | {"name": "a\0b"}, "a name with a zero in it"),
+        (PERMISSION | {"scope": "x"}, "a permission of 'x'"),
+        (PERMISSION | {"vhost": 1}, "^vhost and scope are texts$"),
+        (PERMISSION | {"kind": "x"}, "^a kind is one of permission, topic_permission, user_limit, vhost_limit$"),
+        (LIMIT | {"most": "3"}, "^a limit is a whole number, -1 for none$"),
+        (LIMIT | {"most": True}, "^a limit is a whole number, -1 for none$"),
+        (LIMIT | {"most": -2}, "a limit of -2"),
+        (LIMIT | {"scope": "x"}, "there is no limit 'x'"),
+    ],
+)
+async def test_a_rule_that_cannot_be_is_refused_in_a_sentence(given: dict[str, Any], said: str, node: Node) -> None:
+    with pytest.raises(CommandRefused, match=said):
+        await node.ask("rules.set", **given)
+    assert node.access.rules == {}
+
+
+@pytest.mark.parametrize("kinds", [None, "permission", ["x"], [1]])
+async def test_kinds_that_are_none(kinds: Any, node: Node) -> None:
+    with pytest.raises(CommandRefused, match="kinds are a list of"):
+        await node.ask("rules.list", kinds=kinds)

@@ -1,0 +1,43 @@
+"""Rules as the node keeps them: how routes read, set and clear one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from broker_plugin.http.errors import not_found
+from broker_plugin.http.routing import Asking
+from txobserver.rules import DEFAULT_VHOST
+
+
+async def rules(asking: Asking, kind: str) -> list[dict[str, Any]]:
+    """All of a kind."""
+    found: list[dict[str, Any]] = await asking.node.ask("rules.list", {"kinds": [kind]})
+    return found
+
+
+async def set_rule(asking: Asking, rule: dict[str, Any]) -> Response:
+    """Sets a rule."""
+    done = await asking.node.ask("rules.set", {**rule, "by": asking.login.by})
+    return Response(status_code=201 if done["added"] else 204)
+
+
+async def clear(asking: Asking, rule: dict[str, Any]) -> None:
+    """Clears a rule."""
+    place = {key: rule[key] for key in ("kind", "vhost", "name", "scope")}
+    await asking.node.ask("rules.clear", {**place, "by": asking.login.by})
+
+
+async def check_user(asking: Asking, name: str) -> str:
+    """The name. Raises HttpError if there is no such user."""
+    if all(each["name"] != name for each in await asking.node.ask("users.list")):
+        raise not_found()
+    return name
+
+
+async def check_vhost(asking: Asking, name: str) -> str:
+    """The name. Raises HttpError if there is no such virtual host."""
+    if name != DEFAULT_VHOST:
+        raise not_found()
+    return name

@@ -1,0 +1,126 @@
+"""``txha permissions``, ``topic-permissions`` and ``limits``: what goes to the node, and what is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from broker_plugin.cli.access import cluster_asked, limits, permissions
+from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.layout import NodeEntry
+from recovery.reader.node_admin import AdminError
+
+PERMISSION = {"kind": "permission", "vhost": "/", "name": "u", "scope": "", "configure": "c", "write": "w", "read": "r"}
+TOPIC = {"kind": "topic_permission", "vhost": "/", "name": "u", "scope": "e", "write": "w", "read": "r"}
+LIMIT = {"kind": "user_limit", "vhost": "", "name": "u", "scope": "max-channels", "most": 3}
+OF_VHOST = {"kind": "vhost_limit", "vhost": "/", "name": "/", "scope": "max-queues", "most": 7}
+
+
+class Node:
+    """The one that is asked. ``asked``: what it was, ``answer``: what it says."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.answer: Any = []
+
+    def ask(self, directory: Path, command: str, arguments: dict[str, Any], timeout: float) -> Any:
+        self.asked.append((command, arguments))
+        if command != "rules.list":
+            return self.answer
+        return [row for row in self.answer if row["kind"] in arguments["kinds"]]
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    node = Node()
+    monkeypatch.setattr(cluster_asked, "nodes_shown", lambda dir, config: [NodeEntry("b", None, 1, Path("b"))])
+    monkeypatch.setattr(cluster_asked, "node_status", lambda entry: {"state": "active", "generation": 1})
+    monkeypatch.setattr(cluster_asked, "ask", node.ask)
+    return node
+
+
+def run(app: Any, *words: str) -> tuple[int, str]:
+    found = CliRunner().invoke(app, [words[0], "--dir", "x", *words[1:]])
+    if isinstance(found.exception, AdminError | BadArgument):
+        raise found.exception
+    return found.exit_code, found.output
+
+
+@pytest.mark.parametrize(
+    ("app", "words", "command", "given", "said"),
+    [
+        (permissions.app, "set u c w r", "rules.set", PERMISSION, "u has these permissions in /, says b"),
+        (permissions.app, "set u c w r -p v", "rules.set", PERMISSION | {"vhost": "v"}, "in v, says b"),
+        (permissions.app, "clear u", "rules.clear", PERMISSION, "u may do nothing in /, says b"),
+        (permissions.topics, "set u e w r", "rules.set", TOPIC, "u has these permissions of keys at e, says b"),
+        (permissions.topics, "clear u e", "rules.clear", TOPIC, "u may use all keys at e, says b"),
+        (limits.app, "set max-channels 3 --user u", "rules.set", LIMIT, "u has at most 3 as max-channels, says b"),
+        (limits.app, "clear max-channels --user u", "rules.clear", LIMIT, "u has no max-channels, says b"),
+        (limits.app, "set max-queues 7 -p /", "rules.set", OF_VHOST, "/ has at most 7 as max-queues, says b"),
+        (limits.app, "set max-queues -1 -p /", "rules.set", OF_VHOST | {"most": -1}, "/ has no max-queues, says b"),
+    ],
+)
+def test_a_rule_is_set_and_cleared(
+    app: Any, words: str, command: str, given: dict[str, Any], said: str, node: Node
+) -> None:
+    node.answer = given
+    status, told = run(app, *words.split())
+    ((asked, arguments),) = node.asked
+    expected = given if command == "rules.set" else {key: given[key] for key in ("kind", "vhost", "name", "scope")}
+    assert (status, asked, {"scope": "", **arguments}) == (0, command, expected)
+    assert said in told
+
+
+@pytest.mark.parametrize("app", [permissions.app, permissions.topics, limits.app])
+def test_what_was_done_as_json(app: Any, node: Node) -> None:
+    node.answer = PERMISSION
+    words = {permissions.app: "set u c w r", permissions.topics: "set u e w r", limits.app: "set max-queues 1 -p /"}
+    status, told = run(app, *words[app].split(), "--json")
+    assert status == 0 and json.loads(told) == PERMISSION
+
+
+def test_rules_are_listed_of_one_user_or_virtual_host(node: Node) -> None:
+    other = PERMISSION | {"name": "o", "vhost": "v"}
+    node.answer = [PERMISSION, other, TOPIC, LIMIT, OF_VHOST]
+    assert json.loads(run(permissions.app, "list", "--json")[1]) == [PERMISSION, other]
+    assert json.loads(run(permissions.app, "list", "--json", "--user", "o")[1]) == [other]
+    assert json.loads(run(permissions.app, "list", "--json", "--vhost", "/")[1]) == [PERMISSION]
+    assert json.loads(run(permissions.topics, "list", "--json")[1]) == [TOPIC]
+    assert json.loads(run(limits.app, "list", "--json")[1]) == [LIMIT, OF_VHOST]
+    assert json.loads(run(limits.app, "list", "--json", "--user", "u")[1]) == [LIMIT]
+    assert json.loads(run(limits.app, "list", "--json", "--vhost", "/")[1]) == [OF_VHOST]
+
+
+def test_tables(node: Node) -> None:
+    node.answer = [PERMISSION | {"name": "\x1b[31mred"}, TOPIC, LIMIT, OF_VHOST]
+    told = run(permissions.app, "list")[1]
+    assert told.split("\n")[1].split() == ["user", "vhost", "configure", "write", "read"]
+    assert "\x1b" not in told
+    assert ["u", "/", "e", "w", "r"] in [line.split() for line in run(permissions.topics, "list")[1].split("\n")]
+    lines = [line.split() for line in run(limits.app, "list")[1].split("\n")]
+    assert ["user", "u", "max-channels", "3"] in lines and ["vhost", "/", "max-queues", "7"] in lines
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("set max-channels 1", "either --user USER, or --vhost VHOST"),
+        ("set max-channels 1 --user u -p /", "either --user USER, or --vhost VHOST"),
+        ("set max-queues 1 --user u", "there is no limit 'max-queues': it is one of max-connections, max-channels"),
+        ("clear max-channels -p /", "there is no limit 'max-channels': it is one of max-connections, max-queues"),
+    ],
+)
+def test_a_limit_that_cannot_be(words: str, said: str, node: Node) -> None:
+    with pytest.raises(BadArgument, match=said):
+        run(limits.app, *words.split())
+    assert node.asked == []
+
+
+def test_a_number_that_is_none(node: Node) -> None:
+    assert run(limits.app, "set", "max-channels", "many", "--user", "u")[0] == 2
+    assert run(permissions.app, "set", "u", "c")[0] == 2
+    assert node.asked == []

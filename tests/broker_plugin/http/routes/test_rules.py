@@ -1,0 +1,127 @@
+"""Permissions, topic permissions and limits at the door: RabbitMQ's paths, fields and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from broker_plugin.http.app import operators_app
+from tests.broker_plugin.http.fake_node import FakeNode, basic
+
+BY = {"user": "ada", "address": "127.0.0.1"}
+SOME = {"configure": "c", "write": "w", "read": "r"}
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode()
+
+
+@pytest.fixture
+def client(node: FakeNode) -> TestClient:
+    app = operators_app(node)
+    return TestClient(app, client=("127.0.0.1", 5000), headers=basic("ada"), raise_server_exceptions=False)
+
+
+def test_a_permission_is_set_shown_and_cleared(client: TestClient, node: FakeNode) -> None:
+    assert client.put("/api/permissions/%2F/mon", json=SOME).status_code == 201
+    assert client.put("/api/permissions/%2F/mon", json=SOME | {"user": "mon", "vhost": "/"}).status_code == 204
+    shown = {"user": "mon", "vhost": "/", **SOME}
+    assert client.get("/api/permissions/%2F/mon").json() == shown
+    for path in ("/api/permissions", "/api/users/mon/permissions", "/api/vhosts/%2F/permissions"):
+        assert client.get(path).json() == [shown]
+    assert client.get("/api/users/ada/permissions").json() == []
+    assert client.delete("/api/permissions/%2F/mon").status_code == 204
+    assert client.delete("/api/permissions/%2F/mon").status_code == 404
+    assert client.get("/api/permissions/%2F/mon").status_code == 404
+    assert all(given["by"] == BY for given in node.given("rules.set") + node.given("rules.clear"))
+
+
+def test_topic_permissions_of_a_user_are_cleared_all_or_for_one_exchange(client: TestClient) -> None:
+    for exchange in ("a", "b", "c/d"):
+        body = {"exchange": exchange, "write": "w", "read": "r"}
+        assert client.put("/api/topic-permissions/%2F/mon", json=body).status_code == 201
+    shown = [{"user": "mon", "vhost": "/", "exchange": each, "write": "w", "read": "r"} for each in ("a", "b", "c/d")]
+    for path in (
+        "/api/topic-permissions",
+        "/api/topic-permissions/%2F/mon",
+        "/api/users/mon/topic-permissions",
+        "/api/vhosts/%2F/topic-permissions",
+    ):
+        assert client.get(path).json() == shown
+    assert client.delete("/api/topic-permissions/%2F/mon/c%2Fd").status_code == 204
+    assert client.delete("/api/topic-permissions/%2F/mon/c%2Fd").status_code == 404
+    assert client.get("/api/topic-permissions").json() == shown[:2]
+    assert client.delete("/api/topic-permissions/%2F/mon").status_code == 204
+    assert client.get("/api/topic-permissions").json() == []
+
+
+def test_limits_are_set_shown_and_taken_away(client: TestClient, node: FakeNode) -> None:
+    for path, shown in (
+        ("/api/user-limits/mon/max-channels", {"user": "mon", "value": {"max-channels": 5}}),
+        ("/api/vhost-limits/%2F/max-queues", {"vhost": "/", "value": {"max-queues": 5}}),
+    ):
+        whole, one = path.rsplit("/", 2)[0], path.rsplit("/", 1)[0]
+        assert client.put(path, json={"value": 7}).status_code == 201
+        assert client.put(path, json={"value": 5}).status_code == 204
+        assert client.get(whole).json() == client.get(one).json() == [shown]
+        assert client.delete(path).status_code == 204
+        assert client.delete(path).status_code == 404
+        assert client.get(whole).json() == client.get(one).json() == []
+    assert [rule["vhost"] for rule in node.given("rules.set")] == ["", "", "/", "/"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/permissions/%2F/eve",
+        "/api/permissions/x/mon",
+        "/api/topic-permissions/%2F/eve",
+        "/api/topic-permissions/x/mon",
+        "/api/user-limits/eve/max-channels",
+        "/api/vhost-limits/x/max-queues",
+    ],
+)
+def test_a_user_or_virtual_host_that_is_not_there(path: str, client: TestClient, node: FakeNode) -> None:
+    body: dict[str, Any] = SOME | {"value": 1} if "limits" in path else SOME
+    body = body | {"exchange": "e"} if "topic" in path else body
+    assert client.put(path, json=body).status_code == 404
+    assert client.delete(path).status_code == 404
+    assert client.get(path if "permissions" in path else path.rsplit("/", 1)[0]).status_code == 404
+    assert node.rules == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "reason"),
+    [
+        ("permissions/%2F/mon", {"configure": "c", "write": "w"}, "read must be a text"),
+        ("permissions/%2F/mon", SOME | {"write": 1}, "write must be a text"),
+        ("permissions/%2F/mon", SOME | {"write": "("}, "write: '(' is no pattern that can be matched here: missing )"),
+        ("permissions/%2F/mon", SOME | {"admin": "x"}, "a permission has no 'admin'"),
+        ("permissions/%2F/mon", [], "body_not_json_object"),
+        ("topic-permissions/%2F/mon", {"write": "w", "read": "r"}, "exchange must be a text"),
+        ("topic-permissions/%2F/mon", {"exchange": "e", "read": "r"}, "write must be a text"),
+        ("user-limits/mon/max-channels", {"value": "1"}, "value must be a whole number"),
+        ("user-limits/mon/max-channels", {"value": True}, "value must be a whole number"),
+        ("user-limits/mon/max-channels", {}, "value must be a whole number"),
+        ("user-limits/mon/max-channels", {"value": -2}, "value must be a whole number"),
+        ("user-limits/mon/max-queues", {"value": 1}, "there is no limit 'max-queues'"),
+        ("vhost-limits/%2F/max-channels", {"value": 1}, "there is no limit 'max-channels'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(
+    path: str, body: Any, reason: str, client: TestClient, node: FakeNode
+) -> None:
+    answer = client.put(f"/api/{path}", json=body)
+    assert answer.status_code == 400 and answer.json()["error"] == "bad_request"
+    assert answer.json()["reason"].startswith(reason)
+    assert node.rules == {}
+
+
+@pytest.mark.parametrize("user", ["mon", "pol", "man", "none"])
+def test_only_administrators_change_and_see_who_may_do_what(user: str, client: TestClient, node: FakeNode) -> None:
+    for method, path in (("GET", "/api/permissions"), ("PUT", "/api/permissions/%2F/mon"), ("GET", "/api/user-limits")):
+        assert client.request(method, path, json=SOME, headers=basic(user)).status_code == 401
+    assert node.rules == {}
