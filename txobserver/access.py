@@ -18,19 +18,20 @@ import msgspec
 from txobserver.audited import AUDITED, KeptChange, check_audited, kept_change, plain_step, whose
 from txobserver.events import Configure
 from txobserver.refusal import Refusal
+from txobserver.rule_table import rules_after, without_user
 from txobserver.rules import (
-    DEFAULT_VHOST,
-    MOST_RULES,
-    OF_USERS,
     PERMISSION,
     RULES,
+    VHOST,
+    VHOST_GONE,
     Permission,
     Rule,
+    Vhost,
     check_rule_step,
     place_of,
-    rule_of,
     shown_rule,
 )
+from txobserver.vhosts import DEFAULT_VHOST
 
 ADD_USER: Final = "user.add"
 SET_PASSWORD: Final = "user.password"
@@ -136,7 +137,7 @@ def check_access_step(step: Configure) -> None:
     """Whether a step of ``ACCESS`` can be, whatever it meets where it is applied. Raises ValueError."""
     if step.operation == AUDITED:
         step = check_audited(step)
-        if step.operation not in ACCESS - {AUDITED, FOUND_USERS}:
+        if step.operation not in ACCESS - {AUDITED, FOUND_USERS, VHOST_GONE}:
             raise ValueError(f"no operator asks for {step.operation!r}")
     if step.operation in RULES:
         check_rule_step(step)
@@ -199,14 +200,14 @@ class Access(msgspec.Struct, array_like=True):
         whole = _encode((content, self.source, self.events, self.last, self.changes, rules))
         return int.from_bytes(blake2b(whole, digest_size=8).digest(), "big")
 
-    def apply(self, step: Configure) -> Refusal | None:
-        """Carry out a step of ``ACCESS``; returns why it was not. What is held is replaced, never changed: copies
-        share it."""
+    def apply(self, step: Configure, vacant: bool = False) -> Refusal | None:
+        """Carry out a step of ``ACCESS``; returns why it was not. ``vacant``: nothing is declared in the virtual host
+        that it names. What is held is replaced, never changed: copies share it."""
         self.events += 1
         self.last = step.config_id
         if step.operation == AUDITED:
             return self._audited(step)
-        return self._carry_out(step)
+        return self._carry_out(step, vacant)
 
     def _audited(self, step: Configure) -> Refusal | None:
         within = plain_step(step)
@@ -227,11 +228,11 @@ class Access(msgspec.Struct, array_like=True):
         shown: dict[str, Any] = {"tags": user.tags, **({"password": "set"} if sets_password else {})}
         return msgspec.json.encode(shown).decode()
 
-    def _carry_out(self, step: Configure) -> Refusal | None:
+    def _carry_out(self, step: Configure, vacant: bool = False) -> Refusal | None:
         if step.operation == FOUND_USERS:
             return self._found(step)
         if step.operation in RULES:
-            return self._rule(step)
+            return self._rule(step, vacant)
         there = self.users.get(step.name)
         if step.operation in (ADD_USER, PUT_USER):
             if there is not None and step.operation == ADD_USER:
@@ -245,8 +246,7 @@ class Access(msgspec.Struct, array_like=True):
             return Refusal.GONE
         if step.operation == DELETE_USER:
             self.users = {name: user for name, user in self.users.items() if name != step.name}
-            left = {place: rule for place, rule in self.rules.items() if not _is_of(rule, step.name)}
-            self.rules = left if len(left) < len(self.rules) else self.rules
+            self.rules = without_user(self.rules, step.name)
             return None
         if step.operation == SET_TAGS:
             tags = msgspec.msgpack.decode(step.arguments, type=NewTags).tags
@@ -267,29 +267,14 @@ class Access(msgspec.Struct, array_like=True):
         self.users = {each.name: msgspec.structs.replace(each, number=step.config_id) for each in found.users}
         self.source = found.source
         granted = [Rule(PERMISSION, DEFAULT_VHOST, name, "", EVERYTHING) for name in self.users]
-        self.rules = {rule.place: rule for rule in granted}
+        first = Rule(VHOST, DEFAULT_VHOST, DEFAULT_VHOST, "", Vhost("Default virtual host"))
+        self.rules = {rule.place: rule for rule in (first, *granted)}
         return None
 
-    def _rule(self, step: Configure) -> Refusal | None:
-        """Set or clear a rule."""
-        place, rule = place_of(step), rule_of(step)
-        if rule is None:
-            if place not in self.rules:
-                return Refusal.GONE
-            self.rules = {each: there for each, there in self.rules.items() if each != place}
-            return None
-        if rule.kind in OF_USERS and rule.name not in self.users:
-            return Refusal.GONE
-        if rule.vhost and rule.vhost != DEFAULT_VHOST:
-            return Refusal.NO_VHOST
-        if place not in self.rules and len(self.rules) >= MOST_RULES:
-            return Refusal.TOO_MANY
-        self.rules = {**self.rules, place: rule}
-        return None
+    def _rule(self, step: Configure, vacant: bool) -> Refusal | None:
+        self.rules, refusal = rules_after(self.rules, step, self.users, vacant)
+        return refusal
 
     def _put(self, user: User) -> None:
         self.users = {**self.users, user.name: user}
 
-
-def _is_of(rule: Rule, user: str) -> bool:
-    return rule.name == user and rule.kind in OF_USERS

@@ -22,6 +22,7 @@ from txobserver.bindings import BindingSpec as BindingSpec
 from txobserver.calls import CALLS, CALLS_FEATURE, arguments_of
 from txobserver.events import Configure, Terms
 from txobserver.refusal import Refusal as Refusal
+from txobserver.vhosts import local_name, vhost_of
 
 DECLARE_QUEUE = "queue.declare"
 DELETE_QUEUE = "queue.delete"
@@ -184,6 +185,10 @@ class Configuration(msgspec.Struct):
         spec = self.queues.get(name)
         return spec.number if spec else None
 
+    def is_vacant(self, vhost: str) -> bool:
+        """Whether nothing durable is declared in a virtual host."""
+        return not any(vhost_of(name) == vhost for names in (self.queues, self.exchanges) for name in names)
+
     def numbers(self) -> set[int]:
         """The numbers of all durable queues."""
         return {spec.number for spec in self.queues.values()}
@@ -286,4 +291,4 @@ class Configuration(msgspec.Struct):
         return None if there else Refusal.NO_DESTINATION
 
     def _has_exchange(self, name: str) -> bool:
-        return name in self.exchanges or name.startswith(PREDECLARED)
+        return name in self.exchanges or local_name(name).startswith(PREDECLARED)

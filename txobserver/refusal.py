@@ -15,5 +15,6 @@ class Refusal(StrEnum):
     GONE = "gone"
     EXISTS = "exists"
     CHANGED = "changed meanwhile"
+    GOING = "being deleted"
     NO_VHOST = "no virtual host"
     TOO_MANY = "too many"

@@ -1,4 +1,4 @@
-"""What the users of a cluster may do, and how much of it: permissions, topic permissions, limits (seed 000, *state*).
+"""Virtual hosts, and what users may do there: permissions, topic permissions, limits (seed 000, *state*).
 
 They are RabbitMQ's, with its meaning. A *rule* stands at one place, which its kind, the virtual host, a name and a
 scope say, and is set and cleared there as a whole. Patterns are kept as texts; a broker matches names with them.
@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from txobserver.events import Configure
+from txobserver.vhosts import DEFAULT_VHOST, SEPARATOR
 
 PERMISSION: Final = "permission"
 """``name``: the user."""
@@ -20,8 +21,8 @@ USER_LIMIT: Final = "user_limit"
 """``name``: the user; ``scope``: which limit. Of no virtual host."""
 VHOST_LIMIT: Final = "vhost_limit"
 """``name`` is that of the virtual host; ``scope``: which limit."""
-DEFAULT_VHOST: Final = "/"
-"""Always there."""
+VHOST: Final = "vhost"
+"""A virtual host itself. ``name`` is its own."""
 MAX_CONNECTIONS: Final = "max-connections"
 MAX_CHANNELS: Final = "max-channels"
 MAX_QUEUES: Final = "max-queues"
@@ -30,13 +31,15 @@ LIMITS: Final = {USER_LIMIT: (MAX_CONNECTIONS, MAX_CHANNELS), VHOST_LIMIT: (MAX_
 LONGEST_PATTERN: Final = 1024
 """Characters of a pattern"""
 LONGEST_SCOPE: Final = 255
-"""Bytes of a virtual host's name, and of a scope"""
+"""Bytes of a name and of a scope"""
+LONGEST_DESCRIPTION: Final = 1024
+"""Characters of what is said of a virtual host"""
+MOST_VHOST_TAGS: Final = 64
+"""Of one virtual host"""
 LARGEST_LIMIT: Final = 2**31 - 1
 """Of a limit"""
 MOST_RULES: Final = 20_000
 """Of one cluster: all of them stand in each checkpoint."""
-SEPARATOR: Final = "\0"
-"""Stands between the parts of a place, and in none of them."""
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -62,12 +65,21 @@ class Limit(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     most: int
 
 
-Value = Permission | TopicPermission | Limit
+class Vhost(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=4):
+    """A virtual host. ``going``: it is being deleted, with all that is declared in it."""
+
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    going: bool = False
+
+
+Value = Permission | TopicPermission | Limit | Vhost
 VALUE_OF: Final[dict[str, type[Value]]] = {
     PERMISSION: Permission,
     TOPIC_PERMISSION: TopicPermission,
     USER_LIMIT: Limit,
     VHOST_LIMIT: Limit,
+    VHOST: Vhost,
 }
 """What stands at the places of a kind"""
 OF_USERS: Final = frozenset({PERMISSION, TOPIC_PERMISSION, USER_LIMIT})
@@ -114,7 +126,9 @@ def _clear(kind: str) -> str:
 
 _SETS: Final = {_set(kind): kind for kind in VALUE_OF}
 _CLEARS: Final = {_clear(kind): kind for kind in VALUE_OF}
-RULES: Final = frozenset({*_SETS, *_CLEARS})
+VHOST_GONE: Final = "vhost.gone"
+"""The last step of a deletion: nothing is declared there any more."""
+RULES: Final = frozenset({*_SETS, *_CLEARS, VHOST_GONE})
 """The steps of configuration that are about rules."""
 
 
@@ -133,6 +147,11 @@ def clear_rule_step(kind: str, vhost: str, name: str, scope: str = "") -> Config
     return Configure(0, _clear(kind), name, _encode(ClearedRule(vhost, scope)))
 
 
+def vhost_gone_step(name: str) -> Configure:
+    """A virtual host that is being deleted has nothing declared in it, so it goes; NOT_EMPTY if it has."""
+    return Configure(0, VHOST_GONE, name, b"")
+
+
 def rule_of(step: Configure) -> Rule | None:
     """The rule that a step sets; None for one that clears. Raises ValueError."""
     kind = _SETS.get(step.operation)
@@ -147,6 +166,8 @@ def place_of(step: Configure) -> str:
     rule = rule_of(step)
     if rule is not None:
         return rule.place
+    if step.operation == VHOST_GONE:
+        return place(VHOST, step.name, step.name, "")
     cleared = msgspec.msgpack.decode(step.arguments, type=ClearedRule)
     return place(_CLEARS[step.operation], cleared.vhost, step.name, cleared.scope)
 
@@ -157,12 +178,16 @@ def check_rule_step(step: Configure) -> None:
     for text in (vhost, name, scope):
         if len(text.encode("utf-8", "surrogatepass")) > LONGEST_SCOPE:
             raise ValueError(f"a name takes at most {LONGEST_SCOPE} bytes")
+    if step.arguments and step.operation == VHOST_GONE:
+        raise ValueError("it has arguments")
     if not name:
         raise ValueError("it has no name")
-    if bool(vhost) == (kind == USER_LIMIT) or (kind == VHOST_LIMIT and vhost != name):
+    if bool(vhost) == (kind == USER_LIMIT) or (kind in (VHOST, VHOST_LIMIT) and vhost != name):
         raise ValueError(f"a {kind} of the virtual host {vhost!r}")
-    if kind == PERMISSION and scope:
-        raise ValueError(f"a permission of {scope!r}")
+    if kind in (PERMISSION, VHOST) and scope:
+        raise ValueError(f"a {kind} of {scope!r}")
+    if step.operation == _clear(VHOST) and name == DEFAULT_VHOST:
+        raise ValueError("the default virtual host cannot be deleted")
     if kind in LIMITS and scope not in LIMITS[kind]:
         raise ValueError(f"there is no limit {scope!r}; limits are {', '.join(LIMITS[kind])}")
     rule = rule_of(step)
@@ -181,18 +206,31 @@ def _check_value(rule: Rule) -> None:
     value = rule.value
     if type(value) is not VALUE_OF[rule.kind]:
         raise ValueError(f"a {rule.kind} that is none")
-    if isinstance(value, Limit):
+    if isinstance(value, Vhost):
+        _check_vhost(value)
+    elif isinstance(value, Limit):
         if not -1 <= value.most <= LARGEST_LIMIT:
             raise ValueError(f"a limit of {value.most}; it is -1 for none, or from 0 to {LARGEST_LIMIT}")
     elif max(len(pattern) for pattern in msgspec.structs.astuple(value)) > LONGEST_PATTERN:
         raise ValueError(f"a pattern has at most {LONGEST_PATTERN} characters")
 
 
+def _check_vhost(vhost: Vhost) -> None:
+    if vhost.going:
+        raise ValueError("no virtual host is added that is being deleted")
+    if len(vhost.description) > LONGEST_DESCRIPTION:
+        raise ValueError(f"a description has at most {LONGEST_DESCRIPTION} characters")
+    if len(vhost.tags) > MOST_VHOST_TAGS or len(set(vhost.tags)) != len(vhost.tags):
+        raise ValueError(f"{len(vhost.tags)} tags; there are {MOST_VHOST_TAGS} at most, and none twice")
+    if any(not 1 <= len(tag) <= LONGEST_SCOPE for tag in vhost.tags):
+        raise ValueError(f"a tag has 1 to {LONGEST_SCOPE} characters")
+
+
 def shown_rule(rule: Rule | None) -> str:
     """A rule as the history of changes shows it; "" for none."""
     if rule is None:
         return ""
-    shown: dict[str, Any] = {"vhost": rule.vhost} if rule.vhost else {}
+    shown: dict[str, Any] = {"vhost": rule.vhost} if rule.vhost and rule.kind != VHOST else {}
     if rule.scope:
         shown["limit" if rule.kind in LIMITS else "exchange"] = rule.scope
     return msgspec.json.encode(shown | msgspec.structs.asdict(rule.value)).decode()

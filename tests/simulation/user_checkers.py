@@ -14,7 +14,7 @@ from txobserver.ids import Position
 if TYPE_CHECKING:
     from tests.simulation.seen import Process, Truth
 
-DECIDED = {None, "exists", "gone", "changed meanwhile", "no virtual host"}
+DECIDED = {None, "exists", "gone", "changed meanwhile", "no virtual host", "being deleted"}
 """Answers that say what became of a step where it stands in the stream"""
 
 

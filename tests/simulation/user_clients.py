@@ -21,12 +21,15 @@ from txobserver.rules import (
     PERMISSION,
     TOPIC_PERMISSION,
     USER_LIMIT,
+    VHOST,
     Limit,
     Permission,
     Rule,
     TopicPermission,
+    Vhost,
     clear_rule_step,
     set_rule_step,
+    vhost_gone_step,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +37,11 @@ if TYPE_CHECKING:
 
 NAMES = ("ann", "bob", "cem", "dot")
 PAUSE = 0.01, 0.1
-UNLABELLED = {"user.delete", "permission.clear", "topic_permission.clear", "user_limit.clear"}
+VHOSTS = ("v", "w")
+UNLABELLED = {
+    *("user.delete", "permission.clear", "topic_permission.clear", "user_limit.clear"),
+    *("vhost.clear", "vhost.gone"),
+}
 """Steps whose arguments have no room for a label"""
 KEPT = 5
 """Changes of operators in the history: few, so that it is cut again and again"""
@@ -66,13 +73,14 @@ class UserOperator:
 
     def _ask(self, process: Process) -> None:
         self._asked += 1
-        number, name = self._asked, self._chance.choice(NAMES)
+        number = self._asked
         label = f"{self._number}/{number}"
-        step = self._drawn(process, name, label)
+        step = self._drawn(process, self._chance.choice(NAMES), label)
+        name = step.name
         if step.operation in UNLABELLED:
             label = ""
         taken_away = f"{step.operation} {name}"
-        if number % 2 and step.operation != "user.found":
+        if number % 2 and step.operation not in ("user.found", "vhost.gone"):
             operator = Origin(f"operator {self._number}", "10.0.0.1", process.name, number)
             step = audited_step(step, operator, KEPT)
         before = {each: self._stream.deletions[taken_away, each] for each in (None, "gone")}
@@ -86,8 +94,11 @@ class UserOperator:
         process.operate(lambda: process.core.configure(step, done))
 
     def _drawn(self, process: Process, name: str, label: str) -> Configure:
-        if self._chance.random() < 0.4:
+        which = self._chance.random()
+        if which < 0.3:
             return self._rule(name, label)
+        if which < 0.45:
+            return self._vhost(label)
         what = self._chance.random()
         there = process.core.replica.contents.access.users.get(name)
         if what < 0.35:
@@ -103,7 +114,7 @@ class UserOperator:
     def _rule(self, name: str, label: str) -> Configure:
         what = self._chance.random()
         if what < 0.4:
-            vhost = "/" if what < 0.35 else "elsewhere"
+            vhost = self._chance.choice(("/", *VHOSTS))
             return set_rule_step(Rule(PERMISSION, vhost, name, "", Permission(label, "", "")))
         if what < 0.6:
             return set_rule_step(Rule(TOPIC_PERMISSION, "/", name, "amq.topic", TopicPermission(label, "")))
@@ -116,3 +127,9 @@ class UserOperator:
         if what < 0.95:
             return clear_rule_step(TOPIC_PERMISSION, "/", name, "amq.topic")
         return clear_rule_step(USER_LIMIT, "", name, MAX_CONNECTIONS)
+
+    def _vhost(self, label: str) -> Configure:
+        what, vhost = self._chance.random(), self._chance.choice(VHOSTS)
+        if what < 0.5:
+            return set_rule_step(Rule(VHOST, vhost, vhost, "", Vhost(label)))
+        return clear_rule_step(VHOST, vhost, vhost) if what < 0.75 else vhost_gone_step(vhost)

@@ -18,7 +18,7 @@ Rules = dict[tuple[str, ...], tuple[Any, ...]]
 Change = tuple[int, str, str, str, str]
 """What is kept of an operator's step: its number, the operation, the name, whose it was, why it was not carried out"""
 AUDITED = "access.audited"
-ABOUT_USERS = "user.", "permission.", "topic_permission.", "user_limit.", AUDITED
+ABOUT_USERS = "user.", "permission.", "topic_permission.", "user_limit.", "vhost.", AUDITED
 
 
 @dataclass
@@ -91,6 +91,9 @@ class UserReference:
             self.rules = {place: value for place, value in self.rules.items() if place[2] != name}
             return ""
         kind, _, what = event.operation.partition(".")
+        if kind == "vhost" and what in ("clear", "gone"):
+            self._vhost_goes(event, what)
+            return ""
         if what == "clear":
             self._taken_away(event, self.rules.pop((kind, said[0], name, said[1]), None) is not None)
             return ""
@@ -104,6 +107,7 @@ class UserReference:
             else:
                 self.users = {user: (hash_, tuple(tags)) for user, hash_, tags, _ in said[0]}
                 self.rules = {("permission", "/", user, ""): (".*", ".*", ".*") for user in self.users}
+                self.rules["vhost", "/", "/", ""] = ("Default virtual host", (), False)
         elif event.operation == "user.add":
             label, refusal = said[0], "exists" if there else None
             self.users.setdefault(name, (said[0], tuple(said[1])))
@@ -127,13 +131,30 @@ class UserReference:
     def _rule(self, kind: str, name: str, said: list[Any]) -> str:
         vhost, scope, (_, *value) = said
         label = str(value[0])
+        if kind == "vhost":
+            value = [value[0], tuple(value[1]), value[2]]
         if kind == "user_limit":
             label = f"{value[0] // 1_000_000}/{value[0] % 1_000_000}"
-        if name not in self.users:
+        there = self.rules.get(("vhost", vhost, vhost, ""))
+        if kind == "vhost":
+            refusal = "being deleted" if there and there[2] else None
+        elif name not in self.users:
             refusal = "gone"
         else:
-            refusal = "no virtual host" if vhost not in ("", "/") else None
+            refusal = "no virtual host" if vhost and (there is None or there[2]) else None
         if refusal is None:
             self.rules[kind, vhost, name, scope] = tuple(value)
         self.results[label] = refusal
         return label
+
+    def _vhost_goes(self, event: Configure, what: str) -> None:
+        """It begins to be deleted, or has gone: nothing is ever declared in it."""
+        name = event.name
+        there = self.rules.get(("vhost", name, name, ""))
+        if there is None or there[2] != (what == "gone"):
+            self._taken_away(event, False)
+            return
+        self.rules = {place: value for place, value in self.rules.items() if place[1] != name}
+        if what == "clear":
+            self.rules["vhost", name, name, ""] = (there[0], there[1], True)
+        self._taken_away(event, True)

@@ -9,9 +9,23 @@ import pytest
 
 from txobserver.access import Access, User, add_user_step, delete_user_step, found_users_step, put_user_step
 from txobserver.audited import Origin, audited_step
-from txobserver.configuration import UnknownStep, check_step
+from txobserver.configuration import (
+    BindingSpec,
+    Configured,
+    ExchangeSpec,
+    UnknownStep,
+    binding_step,
+    check_step,
+    delete_exchange_step,
+    delete_queue_step,
+    exchange_step,
+    queue_step,
+)
 from txobserver.events import Configure
+from txobserver.ids import Position
+from txobserver.ports.store import MemoryBase, Meta
 from txobserver.refusal import Refusal
+from txobserver.rule_table import vhosts_going
 from txobserver.rules import (
     LARGEST_LIMIT,
     LONGEST_PATTERN,
@@ -22,17 +36,24 @@ from txobserver.rules import (
     PERMISSION,
     TOPIC_PERMISSION,
     USER_LIMIT,
+    VHOST,
     VHOST_LIMIT,
     Limit,
     Permission,
     Rule,
     TopicPermission,
     Value,
+    Vhost,
     clear_rule_step,
+    place,
     set_rule_step,
+    vhost_gone_step,
 )
+from txobserver.state.contents import Contents
+from txobserver.vhosts import beside, full_name, local_name, parts_of, vhost_of
 
 SOME = Permission("a", "b", "c")
+DEFAULT = place(VHOST, "/", "/", "")
 
 
 def permission(user: str = "u", vhost: str = "/", value: Value = SOME, scope: str = "") -> Rule:
@@ -49,14 +70,20 @@ def kept() -> Access:
     access = Access()
     assert applied(access, found_users_step([], "")) is None
     assert applied(access, add_user_step("u", "hash")) is None
+    assert list(access.rules) == [DEFAULT]
     return access
+
+
+def rules(access: Access) -> list[Rule]:
+    """All but the default virtual host."""
+    return [rule for place, rule in access.rules.items() if place != DEFAULT]
 
 
 def test_the_users_that_a_cluster_begins_with_may_do_everything_and_later_ones_nothing() -> None:
     access = Access()
     applied(access, found_users_step([User("a", "h"), User("b", "h")], ""))
     applied(access, add_user_step("c", "h"))
-    assert {rule.name: rule.value for rule in access.rules.values()} == dict.fromkeys(
+    assert {rule.name: rule.value for rule in rules(access)} == dict.fromkeys(
         "ab", Permission(".*", ".*", ".*")
     )
 
@@ -67,7 +94,7 @@ def test_a_rule_takes_the_place_of_the_one_that_stands_there_and_of_no_other() -
     for rule in (permission(), topic, msgspec.structs.replace(topic, scope="other")):
         assert applied(access, set_rule_step(rule)) is None
     assert applied(access, set_rule_step(permission(value=Permission("", "", "x")))) is None
-    assert len(access.rules) == 3
+    assert len(rules(access)) == 3
     assert access.rules[permission().place].value == Permission("", "", "x")
     assert access.rules[topic.place] == topic
 
@@ -77,7 +104,7 @@ def test_a_rule_needs_its_user_and_its_virtual_host_where_it_is_applied() -> Non
     assert applied(access, set_rule_step(permission("absent"))) is Refusal.GONE
     assert applied(access, set_rule_step(permission(vhost="elsewhere"))) is Refusal.NO_VHOST
     assert applied(access, set_rule_step(Rule(USER_LIMIT, "", "absent", MAX_CHANNELS, Limit(1)))) is Refusal.GONE
-    assert access.rules == {}
+    assert rules(access) == []
     assert applied(access, set_rule_step(Rule(VHOST_LIMIT, "/", "/", MAX_QUEUES, Limit(1)))) is None
 
 
@@ -88,9 +115,9 @@ def test_a_user_takes_its_rules_along_and_a_password_leaves_them() -> None:
         applied(access, set_rule_step(rule))
     applied(access, set_rule_step(Rule(VHOST_LIMIT, "/", "/", MAX_QUEUES, Limit(1))))
     applied(access, put_user_step("u", "another", ()))
-    assert len(access.rules) == 4
+    assert len(rules(access)) == 4
     applied(access, delete_user_step("u"))
-    assert sorted((rule.kind, rule.name) for rule in access.rules.values()) == [(PERMISSION, "v"), (VHOST_LIMIT, "/")]
+    assert sorted((rule.kind, rule.name) for rule in rules(access)) == [(PERMISSION, "v"), (VHOST_LIMIT, "/")]
     applied(access, add_user_step("u", "hash"))
     assert permission().place not in access.rules
 
@@ -102,12 +129,12 @@ def test_what_is_not_there_is_not_cleared() -> None:
     before = access.rules
     assert applied(access, clear_rule_step(TOPIC_PERMISSION, "/", "u", "amq.topic")) is Refusal.GONE
     assert applied(access, clear_rule_step(PERMISSION, "/", "u")) is None
-    assert access.rules == {} and len(before) == 1, "copies share what is held"
+    assert rules(access) == [] and len(before) == 2, "copies share what is held"
 
 
 def test_a_cluster_keeps_so_many_rules_and_one_that_is_there_can_still_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     access = kept()
-    access.rules = {str(number): permission() for number in range(MOST_RULES - 1)}
+    access.rules |= {str(number): permission() for number in range(MOST_RULES - 2)}
     assert applied(access, set_rule_step(permission())) is None
     assert applied(access, set_rule_step(Rule(USER_LIMIT, "", "u", MAX_CHANNELS, Limit(1)))) is Refusal.TOO_MANY
     assert applied(access, set_rule_step(permission(value=Permission("", "", "")))) is None
@@ -164,6 +191,14 @@ def test_the_history_shows_what_a_rule_was_and_is() -> None:
         Rule(USER_LIMIT, "", "u", MAX_CHANNELS, Limit(LARGEST_LIMIT + 1)),
         Rule(VHOST_LIMIT, "/", "u", MAX_QUEUES, Limit(1)),
         Rule(VHOST_LIMIT, "/", "/", MAX_CHANNELS, Limit(1)),
+        Rule(VHOST, "v", "w", "", Vhost()),
+        Rule(VHOST, "v", "v", "x", Vhost()),
+        Rule(VHOST, "v\0w", "v\0w", "", Vhost()),
+        Rule(VHOST, "v", "v", "", Vhost(going=True)),
+        Rule(VHOST, "v", "v", "", Vhost("x" * 1025)),
+        Rule(VHOST, "v", "v", "", Vhost("", ("a", "a"))),
+        Rule(VHOST, "v", "v", "", Vhost("", ("",))),
+        Rule(VHOST, "v", "v", "", SOME),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused_before_it_is_kept(rule: Rule) -> None:
@@ -178,3 +213,92 @@ def test_arguments_that_are_none_are_refused(arguments: bytes) -> None:
     for operation in ("permission.set", "permission.clear"):
         with pytest.raises(UnknownStep):
             check_step(Configure(1, operation, "u", arguments))
+
+
+# -- virtual hosts
+
+
+def vhost(name: str = "v", description: str = "") -> Rule:
+    return Rule(VHOST, name, name, "", Vhost(description))
+
+
+def test_a_virtual_host_takes_its_rules_along_and_none_comes_while_it_goes() -> None:
+    access = kept()
+    assert applied(access, set_rule_step(permission(vhost="v"))) is Refusal.NO_VHOST
+    for rule in (vhost(), vhost("v", "again"), permission(vhost="v"), permission(), limit("v"), limit("/")):
+        assert applied(access, set_rule_step(rule)) is None
+    assert applied(access, clear_rule_step(VHOST, "v", "v")) is None
+    assert rules(access) == [permission(), limit("/"), Rule(VHOST, "v", "v", "", Vhost("again", (), True))]
+    assert vhosts_going(access.rules) == ["v"]
+    assert applied(access, set_rule_step(permission(vhost="v"))) is Refusal.NO_VHOST
+    assert applied(access, set_rule_step(limit("v"))) is Refusal.NO_VHOST
+    assert applied(access, set_rule_step(vhost())) is Refusal.GOING
+    assert applied(access, clear_rule_step(VHOST, "v", "v")) is Refusal.GONE
+
+
+def limit(name: str) -> Rule:
+    return Rule(VHOST_LIMIT, name, name, MAX_QUEUES, Limit(1))
+
+
+def test_a_virtual_host_has_gone_when_nothing_is_declared_there() -> None:
+    contents = contents_with(vhost(), vhost("w"))
+    queue, exchange = full_name("v", "q"), full_name("v", "amq.own")
+    spec = ExchangeSpec(exchange, "direct", False, False, {})
+    for step in (queue_step(queue, False, {}), queue_step("q", False, {}), exchange_step(spec)):
+        assert configured(contents, step).refusal is None
+    assert configured(contents, vhost_gone_step("v")).refusal is Refusal.GONE, "it is not being deleted"
+    assert configured(contents, clear_rule_step(VHOST, "v", "v")).refusal is None
+    assert configured(contents, vhost_gone_step("v")).refusal is Refusal.NOT_EMPTY
+    configured(contents, delete_queue_step(queue))
+    assert configured(contents, vhost_gone_step("v")).refusal is Refusal.NOT_EMPTY
+    configured(contents, delete_exchange_step(exchange))
+    assert configured(contents, vhost_gone_step("v")).refusal is None
+    assert [rule.name for rule in rules(contents.access)] == ["w"]
+    assert configured(contents, vhost_gone_step("v")).refusal is Refusal.GONE
+    assert configured(contents, set_rule_step(vhost())).refusal is None
+
+
+def contents_with(*kept_rules: Rule) -> Contents:
+    contents = Contents(MemoryBase(), Meta(Position(0, 0), []))
+    for step in (found_users_step([], ""), *map(set_rule_step, kept_rules)):
+        assert configured(contents, step).refusal is None
+    return contents
+
+
+def configured(contents: Contents, step: Configure) -> Configured:
+    check_step(step)
+    return contents.configure(msgspec.structs.replace(step, config_id=contents.configuration.last_id + 1))
+
+
+def test_bindings_from_what_is_predeclared_in_a_virtual_host() -> None:
+    contents = contents_with(vhost())
+    configured(contents, queue_step(full_name("v", "q"), False, {}))
+    bound = BindingSpec(full_name("v", "amq.topic"), full_name("v", "q"), True, "k", {})
+    assert configured(contents, binding_step(bound)).refusal is None
+    missing = msgspec.structs.replace(bound, source=full_name("v", "e"))
+    assert configured(contents, binding_step(missing)).refusal is Refusal.NO_SOURCE
+
+
+def test_the_default_virtual_host_stays_and_no_operator_says_that_one_has_gone() -> None:
+    with pytest.raises(UnknownStep, match="the default virtual host cannot be deleted"):
+        check_step(clear_rule_step(VHOST, "/", "/"))
+    with pytest.raises(UnknownStep, match="no operator asks for"):
+        check_step(audited_step(vhost_gone_step("v"), Origin("", "", "", 1), 10))
+    with pytest.raises(UnknownStep):
+        check_step(Configure(1, "vhost.gone", "v", b"x"))
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "full"),
+    [("/", "q", "q"), ("/", "", ""), ("/", "\0v\0q", "\0/\0\0v\0q"), ("v", "q", "\0v\0q"), ("v", "", "\0v\0")],
+)
+def test_full_names(where: str, name: str, full: str) -> None:
+    assert full_name(where, name) == full
+    assert parts_of(full) == (where, name) and local_name(full) == name and vhost_of(full) == where
+    assert beside(full, "other") == full_name(where, "other")
+
+
+def test_no_name_of_one_virtual_host_is_a_full_name_in_another() -> None:
+    names = ["", "q", "\0", "\0v\0q", "\0/\0q", "v\0q", "\0\0", "/"]
+    full = [full_name(where, name) for where in ("/", "v", "v/", "") for name in names]
+    assert len(set(full)) == len(full)

@@ -19,6 +19,7 @@ from txobserver.ids import Position
 from txobserver.leftovers import Leftovers
 from txobserver.outcomes import Remembered
 from txobserver.ports.store import Base, Changes, Dropped, Ids, Meta
+from txobserver.rules import VHOST_GONE
 from txobserver.state.layers import Layers
 from txobserver.state.messages import Messages
 from txobserver.state.queues import Queues
@@ -59,7 +60,8 @@ class Contents:
             self.calls.apply(step, self.applied)
             return done
         if step.operation in ACCESS:
-            return Configured(refusal=self.access.apply(step))
+            vacant = step.operation == VHOST_GONE and self.configuration.is_vacant(step.name)
+            return Configured(refusal=self.access.apply(step, vacant))
         if done.deleted is not None:
             self.queues.drop(done.deleted)
         if self.configuration.queue_number(step.name) == step.config_id:

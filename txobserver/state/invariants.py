@@ -18,6 +18,7 @@ from txobserver.state.contents import Contents
 from txobserver.state.offsets import Offsets
 from txobserver.state.transaction_table import TransactionTable
 from txobserver.tx_buffer import ABORTED, PREPARED
+from txobserver.vhosts import local_name
 
 
 def check_contents(contents: Contents, whole: bool) -> None:
@@ -113,10 +114,10 @@ def check_configuration(configuration: Configuration) -> None:
     if len(configuration.bindings) > WALKED:
         return
     for each in configuration.bindings:
-        source = each.source in configuration.exchanges or each.source.startswith(PREDECLARED)
+        source = each.source in configuration.exchanges or local_name(each.source).startswith(PREDECLARED)
         assert source, f"P7: a binding leads from {each.source!r}, which is not there"
         there = each.destination in (configuration.queues if each.to_queue else configuration.exchanges)
-        there = there or (not each.to_queue and each.destination.startswith(PREDECLARED))
+        there = there or (not each.to_queue and local_name(each.destination).startswith(PREDECLARED))
         assert there, f"P7: a binding leads to {each.destination!r}, which is not there"
     check_bindings(configuration.bindings)
 

@@ -10,7 +10,8 @@ import typer
 from broker_plugin.cli.access.cluster_asked import Config
 from broker_plugin.cli.access.rules import PATTERN, OnlyUser, OnlyVhost, User, Vhost, changed, listed
 from broker_plugin.cli.asking import Json, OptionalDir
-from txobserver.rules import DEFAULT_VHOST, PERMISSION, TOPIC_PERMISSION
+from txobserver.rules import PERMISSION, TOPIC_PERMISSION
+from txobserver.vhosts import DEFAULT_VHOST
 
 app = typer.Typer(help="Say which queues and exchanges users may configure, write and read.", no_args_is_help=True)
 topics = typer.Typer(help="Say by which routing keys users may use topic exchanges.", no_args_is_help=True)

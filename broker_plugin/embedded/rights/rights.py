@@ -13,7 +13,6 @@ from broker_plugin.embedded.errors import AmqpError, located, refused
 from broker_plugin.embedded.rights.patterns import fits, literal
 from txobserver.access import Access
 from txobserver.rules import (
-    DEFAULT_VHOST,
     MAX_CHANNELS,
     MAX_CONNECTIONS,
     MAX_QUEUES,
@@ -27,6 +26,7 @@ from txobserver.rules import (
     TopicPermission,
     place,
 )
+from txobserver.vhosts import DEFAULT_VHOST
 
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from broker_plugin.http.errors import not_found
 from broker_plugin.http.routing import Asking
-from txobserver.rules import DEFAULT_VHOST
+from txobserver.vhosts import DEFAULT_VHOST
 
 
 async def rules(asking: Asking, kind: str) -> list[dict[str, Any]]:

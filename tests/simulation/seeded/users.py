@@ -14,7 +14,7 @@ from tests.simulation.seeded.planting import replace, seeded
 from txobserver.access import ADD_USER, DELETE_USER, Access
 from txobserver.audited import plain_step
 from txobserver.refusal import Refusal
-from txobserver.rules import rule_of
+from txobserver.rules import OF_USERS, rule_of
 from txobserver.state.contents import Contents
 
 
@@ -25,12 +25,12 @@ def a_user_is_applied_at_one_node_only(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         seen: dict[int, int] = {}
 
-        def apply(self: Access, step: Any) -> Any:
+        def apply(self: Access, step: Any, *more: Any) -> Any:
             times = seen[step.config_id] = seen.get(step.config_id, 0) + 1
             if step.operation == ADD_USER and times > 1:
                 self.events, self.last = self.events + 1, step.config_id
                 return None
-            return original(self, step)
+            return original(self, step, *more)
 
         return apply
 
@@ -44,9 +44,9 @@ def a_change_is_remembered_where_it_was_answered_only(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         seen: dict[int, int] = {}
 
-        def apply(self: Access, step: Any) -> Any:
+        def apply(self: Access, step: Any, *more: Any) -> Any:
             times = seen[step.config_id] = seen.get(step.config_id, 0) + 1
-            return original(self, plain_step(step) if times > 1 else step)
+            return original(self, plain_step(step) if times > 1 else step, *more)
 
         return apply
 
@@ -93,8 +93,8 @@ def a_hash_made_anew_takes_the_place_of_a_new_password(stack: ExitStack) -> None
     """What a login has verified is not compared with what stands there."""
 
     def make(original: Any) -> Any:
-        def apply(self: Access, step: Any) -> Any:
-            refusal = original(self, step)
+        def apply(self: Access, step: Any, *more: Any) -> Any:
+            refusal = original(self, step, *more)
             if refusal is Refusal.CHANGED:
                 hash_ = msgspec.msgpack.decode(plain_step(step).arguments)[0]
                 self._put(msgspec.structs.replace(self.users[step.name], hash=hash_))
@@ -159,8 +159,8 @@ def the_rules_of_a_deleted_user_stay(stack: ExitStack) -> None:
     """A user that is added anew under the name may do what the former one might."""
 
     def make(original: Any) -> Any:
-        def carry_out(self: Access, step: Any) -> Any:
-            before, refusal = self.rules, original(self, step)
+        def carry_out(self: Access, step: Any, *more: Any) -> Any:
+            before, refusal = self.rules, original(self, step, *more)
             if step.operation == DELETE_USER:
                 self.rules = before
             return refusal
@@ -175,9 +175,9 @@ def a_rule_is_set_for_a_user_that_is_gone(stack: ExitStack) -> None:
     """Whether there is such a user is looked at when the step is asked for, and not where it is applied."""
 
     def make(original: Any) -> Any:
-        def rule(self: Access, step: Any) -> Any:
-            refusal, new = original(self, step), rule_of(step)
-            if refusal is Refusal.GONE and new is not None:
+        def rule(self: Access, step: Any, vacant: bool) -> Any:
+            refusal, new = original(self, step, vacant), rule_of(step)
+            if refusal is Refusal.GONE and new is not None and new.kind in OF_USERS:
                 self.rules = {**self.rules, new.place: new}
                 return None
             return refusal
@@ -194,9 +194,9 @@ def a_rule_is_cleared_where_it_was_answered_only(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         seen: dict[int, int] = {}
 
-        def rule(self: Access, step: Any) -> Any:
+        def rule(self: Access, step: Any, vacant: bool) -> Any:
             times = seen[step.config_id] = seen.get(step.config_id, 0) + 1
-            return original(self, step) if times == 1 or rule_of(step) is not None else None
+            return original(self, step, vacant) if times == 1 or rule_of(step) is not None else None
 
         return rule
 
@@ -215,3 +215,36 @@ def a_copy_leaves_rules_out(stack: ExitStack) -> None:
 
     replace(stack, QueueReplicator, "_let_in", take)
     replace(stack, Access, "digest", digest)
+
+
+@seeded("P7", users=True)
+def a_virtual_host_goes_at_one_node_only(stack: ExitStack) -> None:
+    """A backup does not know that nothing is declared there any more."""
+
+    def make(original: Any) -> Any:
+        seen: dict[int, int] = {}
+
+        def rule(self: Access, step: Any, vacant: bool) -> Any:
+            times = seen[step.config_id] = seen.get(step.config_id, 0) + 1
+            return original(self, step, vacant and times == 1)
+
+        return rule
+
+    replace(stack, Access, "_rule", make)
+
+
+@seeded("P7", users=True)
+def a_virtual_host_is_added_while_it_is_deleted(stack: ExitStack) -> None:
+    """What is left of the former one would be found in it."""
+
+    def make(original: Any) -> Any:
+        def rule(self: Access, step: Any, vacant: bool) -> Any:
+            refusal, new = original(self, step, vacant), rule_of(step)
+            if refusal is Refusal.GOING and new is not None:
+                self.rules = {**self.rules, new.place: new}
+                return None
+            return refusal
+
+        return rule
+
+    replace(stack, Access, "_rule", make)
