@@ -5,7 +5,7 @@ One binding more or less costs the same however many there are, and the end of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -79,6 +79,11 @@ class Bindings:
         """Whether any leads away from this exchange."""
         self.index()
         return exchange in self._from
+
+    def sources(self) -> Collection[str]:
+        """The exchanges that bindings lead away from."""
+        self.index()
+        return self._from.keys()
 
     def append(self, spec: BindingSpec) -> None:
         """One more, behind all others."""

@@ -186,8 +186,9 @@ class Configuration(msgspec.Struct):
         return spec.number if spec else None
 
     def is_vacant(self, vhost: str) -> bool:
-        """Whether nothing durable is declared in a virtual host."""
-        return not any(vhost_of(name) == vhost for names in (self.queues, self.exchanges) for name in names)
+        """Whether nothing durable is declared in a virtual host, and nothing is bound there."""
+        tables = (self.queues, self.exchanges, self.bindings.sources())
+        return not any(vhost_of(name) == vhost for names in tables for name in names)
 
     def numbers(self) -> set[int]:
         """The numbers of all durable queues."""

@@ -126,6 +126,8 @@ def _clear(kind: str) -> str:
 
 _SETS: Final = {_set(kind): kind for kind in VALUE_OF}
 _CLEARS: Final = {_clear(kind): kind for kind in VALUE_OF}
+SET_VHOST: Final = _set(VHOST)
+CLEAR_VHOST: Final = _clear(VHOST)
 VHOST_GONE: Final = "vhost.gone"
 """The last step of a deletion: nothing is declared there any more."""
 RULES: Final = frozenset({*_SETS, *_CLEARS, VHOST_GONE})
@@ -186,7 +188,7 @@ def check_rule_step(step: Configure) -> None:
         raise ValueError(f"a {kind} of the virtual host {vhost!r}")
     if kind in (PERMISSION, VHOST) and scope:
         raise ValueError(f"a {kind} of {scope!r}")
-    if step.operation == _clear(VHOST) and name == DEFAULT_VHOST:
+    if step.operation == CLEAR_VHOST and name == DEFAULT_VHOST:
         raise ValueError("the default virtual host cannot be deleted")
     if kind in LIMITS and scope not in LIMITS[kind]:
         raise ValueError(f"there is no limit {scope!r}; limits are {', '.join(LIMITS[kind])}")

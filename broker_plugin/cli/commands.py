@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from broker_plugin.cli.access import limits, permissions, users
+from broker_plugin.cli.access import limits, permissions, users, vhosts
 from broker_plugin.cli.asking import (
     BadArgument,
     Dir,
@@ -57,6 +57,7 @@ app.add_typer(tx, name="tx")
 app.add_typer(dtx.app, name="dtx")
 app.add_typer(calls.app, name="calls")
 app.add_typer(users.app, name="users")
+app.add_typer(vhosts.app, name="vhosts")
 app.add_typer(permissions.app, name="permissions")
 app.add_typer(permissions.topics, name="topic-permissions")
 app.add_typer(limits.app, name="limits")

@@ -62,6 +62,16 @@ def users_table(users: list[dict[str, Any]]) -> None:
     _texts(("user", "tags"), ((user["name"], ", ".join(user["tags"])) for user in users))
 
 
+def vhosts_table(rows: list[dict[str, Any]]) -> None:
+    """One row a virtual host."""
+    said = ((row["name"], row["description"], ", ".join(row["tags"]), _state(row)) for row in rows)
+    _texts(("virtual host", "description", "tags", "state"), said)
+
+
+def _state(vhost: dict[str, Any]) -> str:
+    return "being deleted" if vhost["going"] else "there"
+
+
 def permissions_table(rows: list[dict[str, Any]]) -> None:
     """One row a user and virtual host."""
     keys = ("name", "vhost", "configure", "write", "read")

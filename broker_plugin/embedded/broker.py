@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker_plugin.embedded.channels.session import Session
-from broker_plugin.embedded.errors import AmqpError, user_deleted
+from broker_plugin.embedded.errors import AmqpError, user_deleted, vhost_deleted
 from broker_plugin.embedded.invariants import BrokerChecks
 from broker_plugin.embedded.memory_budget import Holder, MemoryMarks
 from broker_plugin.embedded.operations.operations import Operations
@@ -27,9 +27,11 @@ from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
 from txobserver.outcomes import PreparedBranch
 from txobserver.ports.ledger import Content, Ledger
+from txobserver.rules import CLEAR_VHOST, SET_VHOST
+from txobserver.vhosts import DEFAULT_VHOST
 
 EXPELLED = 20
-"""Connections of a deleted user that are ended in one turn"""
+"""Connections of a deleted user or virtual host that are ended in one turn"""
 SWEPT = 2000
 """Bindings of what was deleted that routers forget in one turn"""
 
@@ -77,16 +79,19 @@ class EmbeddedBroker(Serving):
 
     # -- connections
 
-    def connect(self, outlet: ConnectionOutlet, holder: Holder | None = None, user: str = "") -> Session:
+    def connect(
+        self, outlet: ConnectionOutlet, holder: Holder | None = None, user: str = "", vhost: str = DEFAULT_VHOST
+    ) -> Session:
         """A client connection of this user. 320 if this node does not serve clients, 530 if the user may not connect.
 
-        ``holder``: what the node holds for it."""
+        ``holder``: what the node holds for it.
+        """
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
         if self._taking_over():
             raise AmqpError(320, "this node takes prepared branches over: connect again")
         known = holder if holder is not None else Holder(self.memory)
-        session = Session(self, self.operations, outlet, self._disconnected, known, self.rights.open(user))
+        session = Session(self, self.operations, outlet, self._disconnected, known, self.rights.open(user, vhost))
         self._sessions[session] = None
         return session
 
@@ -97,6 +102,8 @@ class EmbeddedBroker(Serving):
         if session in self._sessions:
             del self._sessions[session]
             self.rights.close(session.rights)
+            if session.rights.vhost in self.rights.vhosts_going():
+                self.operations.vhosts.go_on(session.rights.vhost)
 
     # -- Host
 
@@ -106,11 +113,14 @@ class EmbeddedBroker(Serving):
         self._ledger = ledger
         self._content = content
         self._replicated = Replicated(self, self.operations, ledger, content, self._limits)
+        for vhost in self.rights.vhosts():
+            self.topology.add_vhost(vhost)
         self._replicated.load()
         self._branches = BranchTable(ledger, content, self.numbered, self._dtx_limits, self.memory.shared, self.turn)
         self._branches.load()
         self.operations.deletions.take_over(content.configuration)
         self.operations.exchanges.take_over(content.configuration)
+        self.operations.vhosts.take_over()
 
     def on_inactive(self, reason: str) -> None:
         """No longer: close every client, answer nothing that is outstanding, forget every queue."""
@@ -134,21 +144,32 @@ class EmbeddedBroker(Serving):
     def on_configured(self, step: Configure, done: Configured) -> None:
         """A configuration step has been applied."""
         if step.operation in ACCESS:
-            step = plain_step(step)
             self.rights.forget()
-            if step.operation == DELETE_USER and done.refusal is None:
-                gone = [each for each in self._sessions if each.user == step.name]
-                self.turn.later(lambda: self._expel(step.name, gone))
+            if self._replicated is not None and done.refusal is None:
+                self._access_changed(plain_step(step))
         elif self._replicated is not None:
             self._replicated.apply(step, done)
 
-    def _expel(self, user: str, sessions: list[Session]) -> None:
-        """The user is deleted: its connections end, some in each turn."""
+    def _access_changed(self, step: Configure) -> None:
+        """Connections of what is deleted end; a virtual host that has come has its exchanges."""
+        if step.operation == DELETE_USER:
+            self._expel([each for each in self._sessions if each.user == step.name], user_deleted(step.name))
+        elif step.operation == SET_VHOST:
+            self.topology.add_vhost(step.name)
+        elif step.operation == CLEAR_VHOST:
+            self._expel([each for each in self._sessions if each.vhost == step.name], vhost_deleted(step.name))
+            self.turn.later(lambda: self.operations.vhosts.go_on(step.name))
+
+    def _expel(self, sessions: list[Session], error: AmqpError) -> None:
+        """These connections end, some in each turn."""
+        if sessions:
+            self.turn.later(lambda: self._expel_some(sessions, error))
+
+    def _expel_some(self, sessions: list[Session], error: AmqpError) -> None:
         for session in sessions[:EXPELLED]:
             if session in self._sessions:
-                session.outlet.expel(user_deleted(user))
-        if left := sessions[EXPELLED:]:
-            self.turn.later(lambda: self._expel(user, left))
+                session.outlet.expel(error)
+        self._expel(sessions[EXPELLED:], error)
 
     def on_step_begins(self) -> None:
         """A transaction comes in several turns: its queues hand nothing out meanwhile, and count nothing of it.

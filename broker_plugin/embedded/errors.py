@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from txobserver.configuration import Refusal
+from txobserver.vhosts import parts_of
 
 NAMES = {
     311: "CONTENT_TOO_LARGE",
@@ -44,8 +45,9 @@ class AmqpError(Exception):
 
 
 def located(kind: str, name: str) -> str:
-    """How RabbitMQ names an exchange or queue in its texts. There is one virtual host."""
-    return f"{kind} '{name}' in vhost '/'"
+    """How RabbitMQ names an exchange or queue in its texts. ``name`` is the full one."""
+    vhost, local = parts_of(name)
+    return f"{kind} '{local}' in vhost '{vhost}'"
 
 
 def not_found(kind: str, name: str) -> AmqpError:
@@ -56,6 +58,11 @@ def not_found(kind: str, name: str) -> AmqpError:
 def user_deleted(user: str) -> AmqpError:
     """320 for the connections of a user that is deleted."""
     return AmqpError(320, f"user '{user}' is deleted")
+
+
+def vhost_deleted(vhost: str) -> AmqpError:
+    """320 for the connections to a virtual host that is deleted."""
+    return AmqpError(320, f"vhost '{vhost}' is deleted")
 
 
 def locked(queue: str) -> AmqpError:

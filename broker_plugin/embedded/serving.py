@@ -11,7 +11,7 @@ from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.turn import Turn
-from broker_plugin.embedded.rights.rights import RightsBook
+from broker_plugin.embedded.rights.rights_book import RightsBook
 from broker_plugin.embedded.topology.name_locks import NameLocks
 from broker_plugin.embedded.topology.topology import Topology
 from broker_plugin.embedded.transactions.branch_table import BranchTable

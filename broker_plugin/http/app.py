@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 from broker_plugin.http.asking import AskedNode
 from broker_plugin.http.errors import HttpError, answer_error, answer_failure, answer_method, answer_not_found
 from broker_plugin.http.reading import RawPaths
-from broker_plugin.http.routes import health, limits, metrics, nodes, permissions, txha, users
+from broker_plugin.http.routes import health, limits, metrics, nodes, permissions, txha, users, vhosts
 from broker_plugin.http.routing import Api
 
 HANDLERS = {HttpError: answer_error, 404: answer_not_found, 405: answer_method, Exception: answer_failure}
@@ -25,6 +25,7 @@ def operators_app(node: AskedNode) -> Starlette:
         *nodes.routes(api),
         *txha.routes(api),
         *users.routes(api),
+        *vhosts.routes(api),
         *permissions.routes(api),
         *limits.routes(api),
     ]

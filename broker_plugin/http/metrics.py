@@ -14,8 +14,6 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 PROTOCOL = "amqp091"
-VHOST = "/"
-"""The only one that there is"""
 
 
 class Named(NamedTuple):
@@ -131,7 +129,7 @@ BUILD = Named("txha_build_info", "gauge", "build", "1, with the core that runs: 
 ALL = (*OF_NODE, *COUNTED, *OPENED, *OF_BACKUPS, *OF_PROCESS, *TOTALS, INFO, BUILD)
 """What ``/metrics`` may hold."""
 DELIVERED = ("delivered_consume_manual", "delivered_consume_auto", "delivered_get_manual", "delivered_get_auto")
-Row = tuple[str, int, int, int]
+Row = tuple[str, int, int, int, str]
 """Of a queue: name, ready, unacknowledged, consumers."""
 
 
@@ -182,11 +180,11 @@ def node_families(said: dict[str, Any], totals: dict[str, int], process: dict[st
 def queue_families(rows: list[Row]) -> Iterator[Metric]:
     """Of queues, one metric after the other, so that the samples of only one are in memory."""
     for named in OF_QUEUES:
-        yield _family(named, [({"vhost": VHOST, "queue": row[0]}, float(_of_row(named.key, row))) for row in rows])
+        yield _family(named, [({"vhost": row[4], "queue": row[0]}, float(_of_row(named.key, row))) for row in rows])
 
 
 def _of_row(key: str, row: Row) -> int:
-    _, ready, unacknowledged, consumers = row
+    _, ready, unacknowledged, consumers, _ = row
     if key == "messages":
         return ready + unacknowledged
     return {"ready": ready, "unacknowledged": unacknowledged, "consumers": consumers}[key]

@@ -36,9 +36,11 @@ def name_in(request: Request, part: str) -> str:
         raise bad_request("a name in the path is not UTF-8") from None
 
 
-async def read_object(request: Request) -> dict[str, Any]:
-    """The body, which must be an object of JSON. Raises HttpError."""
+async def read_object(request: Request, may_be_empty: bool = False) -> dict[str, Any]:
+    """The body, which must be an object of JSON, or if it may be, nothing. Raises HttpError."""
     body = await _body(request)
+    if may_be_empty and not body:
+        return {}
     try:
         found = msgspec.json.decode(body)
     except (ValueError, RecursionError):

@@ -17,6 +17,7 @@ from broker_plugin.node.shell import Shell, wall_ms
 from ha.core import NodeCore
 from txobserver.outcomes import BranchOutcome, PreparedBranch
 from txobserver.ports.ledger import Done
+from txobserver.vhosts import shown_name
 from txobserver.xid import Xid, parse_xid
 
 log = logging.getLogger("txha.dtx")
@@ -114,7 +115,7 @@ class BranchAdmin:
             raise CommandRefused(f"this node is not the active primary; {where}")
 
     def _prepared(self, branch: PreparedBranch) -> dict[str, Any]:
-        names = {spec.number: spec.name for spec in self._branches.content.configuration.queues.values()}
+        names = {spec.number: shown_name(spec.name) for spec in self._branches.content.configuration.queues.values()}
         return {
             **_row(branch.xid, self._branches.outcome(branch.xid)),
             "age": max(0, wall_ms() - branch.prepared_ms) / 1000,

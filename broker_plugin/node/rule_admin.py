@@ -1,4 +1,4 @@
-"""What an operator asks of what users may do, at any node: permissions, topic permissions, limits.
+"""What an operator asks of virtual hosts and of what users may do there, at any node.
 
 A rule is written as ``kind``, ``vhost``, ``name``, ``scope`` (see ``txobserver.rules``), and the fields of its value.
 """
@@ -16,11 +16,13 @@ from txobserver.refusal import Refusal
 from txobserver.rules import (
     OF_USERS,
     VALUE_OF,
+    VHOST,
     Limit,
     Permission,
     Rule,
     TopicPermission,
     Value,
+    Vhost,
     clear_rule_step,
     place,
     set_rule_step,
@@ -59,7 +61,10 @@ class RuleAdmin:
         kind, vhost, name, scope = _where(arguments)
         there = self._changes.kept().rules.get(place(kind, vhost, name, scope))
         step = clear_rule_step(kind, vhost, name, scope)
-        sentence = f"there is no {kind.replace('_', ' ')} of {name!r}" + (f" for {scope!r}" if scope else "")
+        if kind == VHOST:
+            sentence = f"there is no virtual host {name!r}, or it is being deleted; see `txha vhosts list`"
+        else:
+            sentence = f"there is no {kind.replace('_', ' ')} of {name!r}" + (f" for {scope!r}" if scope else "")
         await self._changes.change(
             name, step, arguments, lambda error: sentence if error == Refusal.GONE else error, LOOK
         )
@@ -84,6 +89,8 @@ def _where(arguments: dict[str, Any]) -> tuple[str, str, str, str]:
 
 def _value(kind: str, arguments: dict[str, Any]) -> Value:
     """Raises CommandRefused."""
+    if VALUE_OF[kind] is Vhost:
+        return _vhost(arguments)
     if VALUE_OF[kind] is Limit:
         most = arguments.get("most")
         if type(most) is not int:
@@ -93,6 +100,14 @@ def _value(kind: str, arguments: dict[str, Any]) -> Value:
     if VALUE_OF[kind] is TopicPermission:
         return TopicPermission(write, read)
     return Permission(_pattern(arguments, "configure"), write, read)
+
+
+def _vhost(arguments: dict[str, Any]) -> Vhost:
+    """Raises CommandRefused."""
+    description, tags = arguments.get("description", ""), arguments.get("tags", [])
+    if not isinstance(description, str) or not isinstance(tags, list) or not all(isinstance(t, str) for t in tags):
+        raise CommandRefused("a description is a text, and tags are a list of texts")
+    return Vhost(description, tuple(sorted(set(tags))))
 
 
 def _pattern(arguments: dict[str, Any], key: str) -> str:
@@ -111,7 +126,9 @@ def _not_set(rule: Rule, error: str) -> str:
     if error == Refusal.GONE and rule.kind in OF_USERS:
         return f"there is no user {rule.name!r}; see `txha users list`"
     if error == Refusal.NO_VHOST:
-        return f"there is no virtual host {rule.vhost!r}"
+        return f"there is no virtual host {rule.vhost!r}; see `txha vhosts list`"
+    if error == Refusal.GOING:
+        return f"virtual host {rule.name!r} is being deleted: add it when `txha vhosts list` does not show it any more"
     if error == Refusal.TOO_MANY:
         return "the cluster has as many permissions and limits as it can keep; clear some first"
     return error

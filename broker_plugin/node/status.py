@@ -12,6 +12,7 @@ from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
 from txobserver.ids import Member, id_text
 from txobserver.tx_buffer import TxBuffer
+from txobserver.vhosts import shown_name
 
 
 def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str = "") -> dict[str, Any]:
@@ -51,13 +52,13 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "outcomes": {"remembered": outcomes.count, "digest": f"{outcomes.digest:016x}"},
         "backups": _backups(core),
         "unsupported": {
-            spec.name: unmet
+            shown_name(spec.name): unmet
             for spec in contents.configuration.queues.values()
             if (unmet := unsupported_of_queue(spec.arguments))
         },
         "left": dict(core.leading.backups.attachments.left) if core.leading else {},
         "queues": {
-            spec.name: {
+            shown_name(spec.name): {
                 "messages": contents.queues.summary(spec.number).count,
                 "digest": f"{contents.queues.summary(spec.number).digest:016x}",
             }
@@ -68,7 +69,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
 
 def queue_names(core: NodeCore) -> dict[int, str]:
     """The durable queues by their numbers."""
-    return {spec.number: spec.name for spec in core.replica.contents.configuration.queues.values()}
+    return {spec.number: shown_name(spec.name) for spec in core.replica.contents.configuration.queues.values()}
 
 
 def _backups(core: NodeCore) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from recovery.store.crash_points import crash_point
 from recovery.store.files import explain
 from txobserver.ids import Member
 from txobserver.ports.store import StoreError
+from txobserver.vhosts import shown_name
 
 STEM = "discarded"
 ATTEMPTS = 100
@@ -170,5 +171,5 @@ def _queues(surveyed: Surveyed) -> dict[str, int]:
     if surveyed.loaded is None:
         return {}
     meta = surveyed.loaded.meta
-    names = {spec.number: spec.name for spec in meta.configuration.queues.values()}
+    names = {spec.number: shown_name(spec.name) for spec in meta.configuration.queues.values()}
     return {names[number]: each.count for number, each in meta.summaries.items() if number in names}

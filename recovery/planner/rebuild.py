@@ -38,6 +38,7 @@ from txobserver.frames import Frame
 from txobserver.ids import Position
 from txobserver.ports.store import StoreError
 from txobserver.table import IllegalTransition
+from txobserver.vhosts import shown_name
 
 PORTION_BYTES = 64 << 20
 """Of changes, between two checkpoints; the same as a node's default."""
@@ -287,6 +288,6 @@ def _describe(into: Path) -> Rebuilt:
     tail = meta.applied
     for frame in LogReader(into).frames(next(iter(segment_firsts(into / "log")), 1)):
         tail = max(tail, frame.position)
-    names = {spec.number: name for name, spec in meta.configuration.queues.items()}
+    names = {spec.number: shown_name(name) for name, spec in meta.configuration.queues.items()}
     queues = {names[number]: (each.count, each.digest) for number, each in meta.summaries.items() if number in names}
     return Rebuilt(meta.applied, tail, queues)

@@ -20,6 +20,7 @@ from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Member, Position
 from txobserver.ports.store import Loaded, StoreDamaged, StoreError
 from txobserver.state.transaction_table import described
+from txobserver.vhosts import shown_name
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ def contents_of(surveyed: Surveyed) -> PromotedContents:
                 raise StoreError(f"{surveyed.directory}: {error}; use the version that wrote it") from None
         replica.apply(replica.tail.sequence)
         contents = replica.contents
-        names = {spec.number: spec.name for spec in contents.configuration.queues.values()}
+        names = {spec.number: shown_name(spec.name) for spec in contents.configuration.queues.values()}
         branches = []
         for buffer in contents.table.prepared.values():
             each = described(buffer)

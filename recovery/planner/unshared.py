@@ -13,6 +13,7 @@ from recovery.store.segment import HEADER_ROOM, decode_header, segment_firsts, s
 from txobserver.frames import Frame, FrameError, TornFrame, decode_frame
 from txobserver.ids import Position
 from txobserver.ports.store import StoreError
+from txobserver.vhosts import shown_name
 
 Key = tuple[int, int]
 """Generation and first sequence of a frame, which is the same on every node that has it"""
@@ -119,4 +120,4 @@ def _located(each: Surveyed, holders: dict[Key, list[str]]) -> Iterator[Located]
 def _queue_names(each: Surveyed) -> dict[int, str]:
     if each.loaded is None:
         return {}
-    return {spec.number: spec.name for spec in each.loaded.meta.configuration.queues.values()}
+    return {spec.number: shown_name(spec.name) for spec in each.loaded.meta.configuration.queues.values()}

@@ -22,6 +22,7 @@ from recovery.store.log import LogReclaimed
 from recovery.store.segment import SegmentInfo, read_header, scan, segment_path
 from txobserver.frames import Frame, TornFrame
 from txobserver.ports.store import StoreDamaged, StoreError
+from txobserver.vhosts import shown_name
 
 
 class NodeLog:
@@ -152,7 +153,7 @@ class NodeLog:
             queues = read_meta(self.directory.parent).configuration.queues
         except StoreError:
             return {}
-        return {spec.number: spec.name for spec in queues.values()}
+        return {spec.number: shown_name(spec.name) for spec in queues.values()}
 
     def declared(self, before: int) -> dict[int, str]:
         """Queues declared before a sequence, as far back as the log goes, also those that have been deleted since."""

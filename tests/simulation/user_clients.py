@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 NAMES = ("ann", "bob", "cem", "dot")
 PAUSE = 0.01, 0.1
-VHOSTS = ("v", "w")
+VHOSTS = ("v",)
 UNLABELLED = {
     *("user.delete", "permission.clear", "topic_permission.clear", "user_limit.clear"),
     *("vhost.clear", "vhost.gone"),

@@ -232,10 +232,9 @@ class Connection(LoggingIn):
         self._move("tune-ok")
 
     def _open(self, method: commands.Connection.Open) -> None:
-        if method.virtual_host != "/":
-            raise AmqpError(530, f"vhost {method.virtual_host} not found")
         self._check_user()
-        session = self.channels.session = self.broker.connect(self, self.holder, self.user)
+        vhost = method.virtual_host
+        session = self.channels.session = self.broker.connect(self, self.holder, self.user, vhost)
         session.alarm = self._alarm
         self._move("open")
         self.heartbeats.opened = True

@@ -25,6 +25,7 @@ from broker_plugin.embedded.operations.binding_operations import BindRequest
 from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
 from broker_plugin.embedded.operations.queue_operations import QueueState
+from txobserver.vhosts import full_name, local_name
 
 Handler = Callable[[Answering, Any], None]
 
@@ -45,13 +46,18 @@ def name(text: str) -> str:
     return text.replace("\r", "").replace("\n", "")
 
 
+def full(channel: Answering, text: str) -> str:
+    """The full name of what a client names."""
+    return full_name(channel.inner.vhost, name(text))
+
+
 def queue_name(channel: Answering, text: str) -> str:
-    """A queue's name; an empty one stands for the queue that this channel declared last."""
+    """A queue's full name; an empty one stands for the queue that this channel declared last."""
     if text:
-        return name(text)
+        return full(channel, text)
     if not channel.last_queue:
         raise AmqpError(404, "no previously declared queue")
-    return channel.last_queue
+    return full_name(channel.inner.vhost, channel.last_queue)
 
 
 def _answer(channel: Answering, method: base.Frame, nowait: bool = False) -> None:
@@ -82,11 +88,11 @@ def _exchange_declare(channel: Answering, method: Exchange.Declare) -> None:
     operations = channel.broker.operations.exchanges
     reply = partial(_answer, channel, Exchange.DeclareOk(), method.nowait)
     if method.passive:
-        operations.declare_passive(name(method.exchange))
+        operations.declare_passive(full(channel, method.exchange))
         reply()
         return
     request = ExchangeDeclare(
-        name(method.exchange),
+        full(channel, method.exchange),
         method.exchange_type,
         method.durable,
         method.auto_delete,
@@ -100,22 +106,23 @@ def _exchange_declare(channel: Answering, method: Exchange.Declare) -> None:
 def _exchange_delete(channel: Answering, method: Exchange.Delete) -> None:
     reply = partial(_answer, channel, Exchange.DeleteOk(), method.nowait)
     channel.wait()
-    channel.broker.operations.exchanges.delete(channel.inner, name(method.exchange), method.if_unused, reply)
+    channel.broker.operations.exchanges.delete(channel.inner, full(channel, method.exchange), method.if_unused, reply)
+
+
+def _exchange_binding(channel: Answering, method: Exchange.Bind | Exchange.Unbind) -> BindRequest:
+    ends = full(channel, method.source), full(channel, method.destination)
+    return BindRequest(*ends, False, method.routing_key, plain(method.arguments))
 
 
 def _exchange_bind(channel: Answering, method: Exchange.Bind) -> None:
-    request = BindRequest(
-        name(method.source), name(method.destination), False, method.routing_key, plain(method.arguments)
-    )
+    request = _exchange_binding(channel, method)
     channel.wait()
     reply = partial(_answer, channel, Exchange.BindOk(), method.nowait)
     channel.broker.operations.bindings.bind(channel.inner, request, reply)
 
 
 def _exchange_unbind(channel: Answering, method: Exchange.Unbind) -> None:
-    request = BindRequest(
-        name(method.source), name(method.destination), False, method.routing_key, plain(method.arguments)
-    )
+    request = _exchange_binding(channel, method)
     channel.wait()
     reply = partial(_answer, channel, Exchange.UnbindOk(), method.nowait)
     channel.broker.operations.bindings.unbind(channel.inner, request, reply)
@@ -129,28 +136,29 @@ def _queue_declare(channel: Answering, method: Queue.Declare) -> None:
     reply = partial(_queue_declared, channel, method.nowait)
     channel.wait()
     if method.passive:
-        operations.declare_passive(channel.inner, name(method.queue), reply)
+        operations.declare_passive(channel.inner, full(channel, method.queue), reply)
         return
     request = QueueDeclare(
-        name(method.queue), method.durable, method.exclusive, method.auto_delete, plain(method.arguments)
+        full(channel, method.queue), method.durable, method.exclusive, method.auto_delete, plain(method.arguments)
     )
     operations.declare(channel.inner, request, reply)
 
 
 def _queue_declared(channel: Answering, nowait: bool, state: QueueState) -> None:
-    channel.last_queue = state.name
+    channel.last_queue = local_name(state.name)
+    state = state._replace(name=channel.last_queue)
     channel.answer(None if nowait else encode_declare_ok(channel.number, *state))
 
 
 def _bind_names(channel: Answering, method: Queue.Bind | Queue.Unbind) -> tuple[str, str]:
-    """Queue and routing key; both empty stand for the last declared queue and its name."""
+    """The queue's full name and the routing key; both empty stand for the last declared queue and its name."""
     queue = queue_name(channel, method.queue)
-    return queue, queue if not method.queue and not method.routing_key else method.routing_key
+    return queue, channel.last_queue if not method.queue and not method.routing_key else method.routing_key
 
 
 def _queue_bind(channel: Answering, method: Queue.Bind) -> None:
     queue, key = _bind_names(channel, method)
-    request = BindRequest(name(method.exchange), queue, True, key, plain(method.arguments))
+    request = BindRequest(full(channel, method.exchange), queue, True, key, plain(method.arguments))
     channel.wait()
     reply = partial(_answer, channel, Queue.BindOk(), method.nowait)
     channel.broker.operations.bindings.bind(channel.inner, request, reply)
@@ -158,7 +166,7 @@ def _queue_bind(channel: Answering, method: Queue.Bind) -> None:
 
 def _queue_unbind(channel: Answering, method: Queue.Unbind) -> None:
     queue, key = _bind_names(channel, method)
-    request = BindRequest(name(method.exchange), queue, True, key, plain(method.arguments))
+    request = BindRequest(full(channel, method.exchange), queue, True, key, plain(method.arguments))
     channel.wait()
     reply = partial(_answer, channel, Queue.UnbindOk())
     channel.broker.operations.bindings.unbind(channel.inner, request, reply)

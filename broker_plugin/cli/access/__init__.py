@@ -1,1 +1,1 @@
-"""``txha users``, ``permissions``, ``topic-permissions``, ``limits``: who may use the cluster, and what for."""
+"""``txha users``, ``vhosts``, ``permissions``, ``topic-permissions``, ``limits``: who may use the cluster, and for what."""

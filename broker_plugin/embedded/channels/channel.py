@@ -27,7 +27,6 @@ from broker_plugin.embedded.queues.subscriber import Taken
 from broker_plugin.embedded.queues.turn import LOOKS_A_STEP, in_pieces
 from broker_plugin.embedded.rights.rights import QUEUE, READ
 from broker_plugin.embedded.serving import Serving
-from broker_plugin.embedded.topology.exchange import TOPIC
 from broker_plugin.embedded.topology.topology import Route
 from broker_plugin.embedded.transactions.branch import Association
 from broker_plugin.embedded.transactions.transaction import LocalTransaction
@@ -77,17 +76,22 @@ class Channel(Requester):
         self.mode = Mode(broker, self, session)
         self._getting: tuple[Queue, Getter] | None = None
 
+    @property
+    def vhost(self) -> str:
+        """The virtual host in which it works."""
+        return self.session.rights.vhost
+
     # -- publishing
 
     def publish(self, exchange: str, routing_key: str, mandatory: bool, properties: bytes, body: bytes) -> None:
         """basic.publish. 404 for a missing exchange, 403 for an internal one, and where the user may not."""
-        if exchange not in self._writable:
-            there = self._topology.exchanges.get(exchange)
-            self.session.rights.check_publish(exchange, routing_key, there is not None and there.kind == TOPIC)
-        route = self._routes.get((exchange, routing_key))
+        full = self._writable.get(exchange)
+        if full is None:
+            full = self.session.rights.check_publish(exchange, routing_key, self._topology.is_topic)
+        route = self._routes.get((full, routing_key))
         if route is None:
             topology = self._topology
-            route = topology.route(exchange, routing_key, properties)
+            route = topology.route(full, routing_key, properties)
             self._turn.looked_at(topology.walked)
             self._turn.spent += topology.compared // COMPARED_A_STEP
         if (reached := len(route.durable) + len(route.local)) >= LOOKS_A_STEP:

@@ -36,7 +36,7 @@ class Session(Client):
     def open_channel(self, outlet: ChannelOutlet) -> Channel:
         """A new channel. 530 if the user has as many as it may."""
         self.rights.check_channel()
-        self.rights.channels += 1
+        self.rights.counts.channels += 1
         channel = Channel(self._broker, self._operations.consumers, self, outlet)
         self._channels[channel] = None
         return channel
@@ -53,9 +53,14 @@ class Session(Client):
         """Whom the client has logged in as, "" in this process."""
         return self.rights.user
 
+    @property
+    def vhost(self) -> str:
+        """The virtual host that it is connected to."""
+        return self.rights.vhost
+
     def forget(self, channel: Receiver) -> None:
         if channel in self._channels:
-            self.rights.channels -= 1
+            self.rights.counts.channels -= 1
         super().forget(channel)
 
     def close(self) -> None:

@@ -13,7 +13,6 @@ from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.rights.rights import EXCHANGE, QUEUE, READ, WRITE
 from broker_plugin.embedded.serving import Serving, check_access
-from broker_plugin.embedded.topology.exchange import TOPIC
 from broker_plugin.embedded.topology.routers import Destination, check_headers_binding
 from broker_plugin.embedded.topology.topology import Binding, binding
 from txobserver.configuration import BindingSpec, Refusal, binding_step, use_exchange_step
@@ -59,8 +58,7 @@ class BindingOperations:
         rights.check(WRITE, kind, request.destination)
         check_not_default(request.source)
         rights.check(READ, EXCHANGE, request.source)
-        source = self._broker.topology.exchanges.get(request.source)
-        if source is not None and source.kind == TOPIC:
+        if self._broker.topology.is_topic(request.source):
             rights.check_topic(READ, request.source, request.key)
 
     def _bind(self, channel: Requester, request: BindRequest, reply: Reply) -> None:

@@ -21,6 +21,7 @@ from txobserver.configuration import (
     exchange_step,
     leave_exchange_step,
 )
+from txobserver.vhosts import beside, local_name
 
 
 class ExchangeDeclare(NamedTuple):
@@ -40,7 +41,7 @@ Reply = Callable[[], None]
 
 def check_not_default(name: str) -> None:
     """403 for the default exchange, which no client declares, deletes or binds."""
-    if not name:
+    if not local_name(name):
         raise refused("operation not permitted on the default exchange")
 
 
@@ -81,13 +82,13 @@ class ExchangeOperations:
         if there is not None:
             self._check_equivalent(there, request)
             reply()
-        elif name.startswith("amq."):
-            raise refused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        elif local_name(name).startswith("amq."):
+            raise refused(f"exchange name '{local_name(name)}' contains reserved prefix 'amq.*'")
         else:
             alternate = request.arguments.get(_ALTERNATE)
             if alternate is not None:
                 channel.owner.rights.check(READ, EXCHANGE, name)
-                channel.owner.rights.check(WRITE, EXCHANGE, alternate)
+                channel.owner.rights.check(WRITE, EXCHANGE, beside(name, alternate))
             self._broker.topology.check_room(queue_bytes(name, request.arguments))
             self._add(channel, request, reply)
 
@@ -128,7 +129,7 @@ class ExchangeOperations:
     def delete(self, channel: Requester, name: str, if_unused: bool, reply: Reply) -> None:
         """exchange.delete. A missing exchange is deleted already."""
         check_not_default(name)
-        if name.startswith("amq."):
+        if local_name(name).startswith("amq."):
             raise refused(f"deletion of system {located('exchange', name)} not allowed")
         channel.owner.rights.check(CONFIGURE, EXCHANGE, name)
         operation = partial(channel.attempt, partial(self._delete, channel, name, if_unused, reply))

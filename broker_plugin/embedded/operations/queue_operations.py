@@ -20,6 +20,7 @@ from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.sizes import queue_bytes
 from broker_plugin.embedded.unsupported import unsupported_of_queue
 from txobserver.configuration import queue_step
+from txobserver.vhosts import beside, local_name, vhost_of
 
 
 class QueueState(NamedTuple):
@@ -50,12 +51,13 @@ class QueueOperations:
 
     def declare(self, channel: Requester, request: QueueDeclare, reply: Declared) -> None:
         """queue.declare; the answer comes when the queue is durable wherever that counts."""
-        if request.name.startswith("amq."):
-            raise refused(f"queue name '{request.name}' contains reserved prefix 'amq.*'")
+        name = local_name(request.name)
+        if name.startswith("amq."):
+            raise refused(f"queue name '{name}' contains reserved prefix 'amq.*'")
         if request.exclusive:
             request = request._replace(durable=False)
-        if not request.name:
-            request = request._replace(name=f"amq.gen-{self._broker.unique_name()}")
+        if not name:
+            request = request._replace(name=beside(request.name, f"amq.gen-{self._broker.unique_name()}"))
         channel.owner.rights.check(CONFIGURE, QUEUE, request.name)
         operation = partial(channel.attempt, partial(self._declare, channel, request, reply))
         channel.when_quiet(partial(self._broker.locks.run, ("queue", request.name), operation))
@@ -87,8 +89,12 @@ class QueueOperations:
     def _check_number(self, owner: Owner, name: str) -> None:
         """406 if the virtual host has as many queues as it may, those among them that are being declared."""
         most, vhost = owner.rights.most_queues(), owner.rights.vhost
-        if 0 <= most <= len(self._broker.topology.queues) + len(self._broker.declaring):
-            raise precondition(f"cannot declare queue '{name}': queue limit in vhost '{vhost}' ({most}) is reached")
+        if most < 0:
+            return
+        declaring = sum(vhost_of(each) == vhost for each in self._broker.declaring)
+        if most <= self._broker.topology.queues_in(vhost) + declaring:
+            reached = f"queue limit in vhost '{vhost}' ({most}) is reached"
+            raise precondition(f"cannot declare queue '{local_name(name)}': {reached}")
 
     def _declared(self, channel: Requester, key: tuple[str, str], reply: Declared, error: str | None) -> None:
         self._broker.declaring.discard(key[1])

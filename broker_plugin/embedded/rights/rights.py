@@ -26,7 +26,7 @@ from txobserver.rules import (
     TopicPermission,
     place,
 )
-from txobserver.vhosts import DEFAULT_VHOST
+from txobserver.vhosts import DEFAULT_VHOST, beside, full_name, local_name
 
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"
@@ -41,17 +41,32 @@ REMEMBERED: Final = 1000
 Rules = Callable[[], Access]
 
 
-class Rights:
-    """Of one user; of a client in this process, who has no name, everything is allowed.
+class UserCounts:
+    """What a user has open, in all virtual hosts."""
 
-    ``writable``: exchanges that the user may publish to with any routing key, as far as that is known.
+    def __init__(self) -> None:
+        self.connections = self.channels = 0
+
+
+class Rights:
+    """Of one user in one virtual host; of a client in this process, who has no name, everything is allowed.
+
+    ``connections``: how many there are of the user in this virtual host; ``counts``: in all of them. ``writable``: the
+    full names of exchanges that the user may publish to with any routing key, by their names, as far as that is known.
     """
 
-    def __init__(self, user: str = "", access: Rules | None = None, vhost: str = DEFAULT_VHOST) -> None:
+    def __init__(
+        self,
+        user: str = "",
+        access: Rules | None = None,
+        vhost: str = DEFAULT_VHOST,
+        counts: UserCounts | None = None,
+    ) -> None:
         self.user = user
         self.vhost = vhost
-        self.connections = self.channels = 0
-        self.writable: set[str] = set()
+        self.counts = counts or UserCounts()
+        self.connections = 0
+        self.writable: dict[str, str] = {}
         self._access = access
         self._allowed: set[tuple[str, str, str]] = set()
 
@@ -60,20 +75,20 @@ class Rights:
         self.writable.clear()
         self._allowed.clear()
 
-    def check(self, what: str, kind: str, name: str) -> None:
-        """Whether the user may configure, write or read a queue or an exchange. 403 if not."""
-        if (what, kind, name) in self._allowed:
+    def check(self, what: str, kind: str, full: str) -> None:
+        """Whether the user may configure, write or read a queue or an exchange, by its full name. 403 if not."""
+        if (what, kind, full) in self._allowed:
             return
-        if not self._may(what, name or DEFAULT_EXCHANGE):
-            shown = located(kind, name or DEFAULT_EXCHANGE)
+        if not self._may(what, local_name(full) or DEFAULT_EXCHANGE):
+            shown = located(kind, full if local_name(full) else beside(full, DEFAULT_EXCHANGE))
             raise refused(f"{what} access to {shown} refused for user '{self.user}'")
         if len(self._allowed) >= REMEMBERED:
             self._allowed.clear()
-        self._allowed.add((what, kind, name))
+        self._allowed.add((what, kind, full))
 
     def check_topic(self, what: str, exchange: str, key: str) -> None:
         """Whether the user may publish to a topic exchange, or bind to it, with this routing key. 403 if not."""
-        rule = self._rule(TOPIC_PERMISSION, self.vhost, self.user, exchange)
+        rule = self._topic_rule(exchange)
         if rule is None or not isinstance(rule.value, TopicPermission):
             return
         pattern = rule.value.write if what == WRITE else rule.value.read
@@ -83,15 +98,18 @@ class Rights:
             where = f"topic '{key}' in {located(EXCHANGE, exchange)}"
             raise refused(f"{what} access to {where} refused for user '{self.user}'")
 
-    def check_publish(self, exchange: str, key: str, topic: bool) -> None:
-        """Whether the user may publish this. ``topic``: whether the exchange is one. 403 if not."""
-        self.check(WRITE, EXCHANGE, exchange)
-        if topic:
-            self.check_topic(WRITE, exchange, key)
-        if self._rule(TOPIC_PERMISSION, self.vhost, self.user, exchange) is None:
+    def check_publish(self, name: str, key: str, topic: Callable[[str], bool]) -> str:
+        """The full name of an exchange that the user may publish to with this key. ``topic`` tells of a full name
+        whether it is that of a topic exchange. 403 if the user may not."""
+        full = full_name(self.vhost, name)
+        self.check(WRITE, EXCHANGE, full)
+        if topic(full):
+            self.check_topic(WRITE, full, key)
+        if self._topic_rule(full) is None:
             if len(self.writable) >= REMEMBERED:
                 self.writable.clear()
-            self.writable.add(exchange)
+            self.writable[name] = full
+        return full
 
     def check_open(self, connections_here: int) -> None:
         """Whether the user may open one more connection. ``connections_here``: of all users. 530 if not."""
@@ -100,7 +118,7 @@ class Rights:
         if 0 <= here <= connections_here:
             raise AmqpError(530, f"{refusal}: connection limit ({here}) is reached")
         own = self._limit(USER_LIMIT, "", self.user, MAX_CONNECTIONS)
-        if 0 <= own <= self.connections:
+        if 0 <= own <= self.counts.connections:
             raise AmqpError(530, f"connection refused for user '{self.user}': user connection limit ({own}) is reached")
         if not self._everything and self._rule(PERMISSION, self.vhost, self.user, "") is None:
             raise AmqpError(530, refusal)
@@ -108,7 +126,7 @@ class Rights:
     def check_channel(self) -> None:
         """Whether the user may open one more channel. 530 if not."""
         most = self._limit(USER_LIMIT, "", self.user, MAX_CHANNELS)
-        if 0 <= most <= self.channels:
+        if 0 <= most <= self.counts.channels:
             reached = f"has reached the maximum allowed user limit of ({most})"
             raise AmqpError(530, f"number of channels opened for user '{self.user}' {reached}")
 
@@ -131,43 +149,8 @@ class Rights:
         rule = self._rule(kind, vhost, name, which)
         return rule.value.most if rule is not None and isinstance(rule.value, Limit) else -1
 
+    def _topic_rule(self, exchange: str) -> Rule | None:
+        return self._rule(TOPIC_PERMISSION, self.vhost, self.user, local_name(exchange))
+
     def _rule(self, kind: str, vhost: str, name: str, scope: str) -> Rule | None:
         return None if self._access is None else self._access().rules.get(place(kind, vhost, name, scope))
-
-
-class RightsBook:
-    """The rights of all users who are connected. Without ``access`` all may do everything."""
-
-    def __init__(self) -> None:
-        self.access: Rules | None = None
-        self._of: dict[str, Rights] = {}
-        self._connections = 0
-
-    def open(self, user: str) -> Rights:
-        """A connection of this user begins, until ``close``. 530 if it may not."""
-        if not user:
-            return Rights()
-        rights = self._of.get(user) or Rights(user, self.access)
-        rights.check_open(self._connections)
-        self._of[user] = rights
-        rights.connections += 1
-        self._connections += 1
-        return rights
-
-    def close(self, rights: Rights) -> None:
-        """A connection has ended."""
-        if rights.user:
-            rights.connections -= 1
-            self._connections -= 1
-            if not rights.connections and self._of.get(rights.user) is rights:
-                del self._of[rights.user]
-
-    def forget(self) -> None:
-        """Something about users has changed: what was allowed may not be any more."""
-        for rights in self._of.values():
-            rights.forget()
-
-    def end_all(self) -> None:
-        """This node is no longer the primary, and all connections have ended."""
-        self._of = {}
-        self._connections = 0

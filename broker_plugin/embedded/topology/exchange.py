@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_plugin.embedded.topology.routers import ROUTERS, Router
+from txobserver.vhosts import DEFAULT_VHOST, beside, full_name
 
 KINDS = tuple(ROUTERS)
 
@@ -22,7 +23,7 @@ PREDECLARED = {
 
 
 class Exchange:
-    """``durable``: the stream knows it; ``local_bindings`` counts those from it that the stream does not know."""
+    """``name``: the full one. ``durable``: the stream knows it; ``local_bindings`` counts those that it does not know."""
 
     def __init__(
         self,
@@ -42,11 +43,11 @@ class Exchange:
         self.local_bindings = 0
         self.router: Router = ROUTERS[kind]()
         alternate = self.arguments.get("alternate-exchange")
-        self.alternate: str | None = alternate if isinstance(alternate, str) else None
+        self.alternate: str | None = beside(name, alternate) if isinstance(alternate, str) else None
 
 
-def predeclared() -> dict[str, Exchange]:
-    """The exchanges that are there before any client declares one."""
-    exchanges = {name: Exchange(name, kind, internal=name.endswith(".trace")) for name, kind in PREDECLARED.items()}
-    exchanges[""] = Exchange("", "direct")
-    return exchanges
+def predeclared(vhost: str = DEFAULT_VHOST) -> dict[str, Exchange]:
+    """The exchanges that are there in a virtual host before any client declares one."""
+    kinds = {"": "direct", **PREDECLARED}
+    made = (Exchange(full_name(vhost, each), kinds[each], internal=each.endswith(".trace")) for each in kinds)
+    return {exchange.name: exchange for exchange in made}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
@@ -11,6 +12,7 @@ from broker_plugin.embedded.topology.routers import Destination
 from broker_plugin.embedded.topology.sizes import queue_bytes
 from broker_plugin.embedded.topology.topology import ROUTES_KEPT, Group, Topology
 from txobserver.invariants import WALKED, differ
+from txobserver.vhosts import vhost_of
 
 
 def check_topology(topology: Topology) -> None:
@@ -44,6 +46,8 @@ def check_topology_deep(topology: Topology, numbered: dict[int, DurableQueue]) -
         check_group(topology, source, target, group)
     declared = sum(queue_bytes(each.name, each.arguments) for each in topology.queues.values())
     own = (each for each in topology.exchanges.values() if each.name not in PREDECLARED and each.name)
+    there = Counter(map(vhost_of, topology.queues))
+    assert topology._queues_in == there, f"P12: {topology._queues_in} queues are counted, of {dict(there)}"
     declared += sum(queue_bytes(each.name, each.arguments) for each in own)
     declared += sum(group.size for ends in topology._from.values() for group in ends.values())
     assert topology.size == declared, f"P12: {topology.size} bytes of names and arguments are counted, of {declared}"

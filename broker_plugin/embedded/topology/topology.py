@@ -22,11 +22,12 @@ from broker_plugin.embedded.errors import located, not_found, precondition, refu
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.message_headers import headers_of
 from broker_plugin.embedded.queues.queue import Queue
-from broker_plugin.embedded.topology.exchange import Exchange, predeclared
+from broker_plugin.embedded.topology.exchange import TOPIC, Exchange, predeclared
 from broker_plugin.embedded.topology.routers import Destination, Target
 from broker_plugin.embedded.topology.sizes import binding_bytes, queue_bytes
 from broker_plugin.embedded.unsupported import MAX_PRIORITY
 from txobserver.octets import as_sent
+from txobserver.vhosts import beside, local_name, vhost_of
 
 ROUTES_KEPT = 10_000
 """More routes than this are not remembered: routing keys may be different for every message."""
@@ -75,7 +76,7 @@ class Group(dict[tuple[str, bytes], Binding]):
 
 
 class Topology:
-    """What is declared at this node, and ``routes``, the routes that are remembered.
+    """What is declared at this node by full names, and ``routes``, the routes that are remembered.
 
     ``prioritised``: names of the queues that were declared with priorities. ``size``: bytes that all of it is counted
     for; ``most``: how many those may be. ``walked``: how many exchanges and bindings the last ``route`` has looked at;
@@ -91,6 +92,7 @@ class Topology:
         self.exchanges = predeclared()
         self.queues: dict[str, Queue] = {}
         self.prioritised: dict[str, None] = {}
+        self._queues_in: dict[str, int] = {}
         self.routes: dict[tuple[str, str], Route] = {}
         self._targets: dict[Destination, Target] = {}
         self._from: dict[str, dict[Destination, Group]] = {}
@@ -115,6 +117,11 @@ class Topology:
             raise not_found("queue", name)
         return queue
 
+    def is_topic(self, name: str) -> bool:
+        """Whether there is a topic exchange of this name."""
+        exchange = self.exchanges.get(name)
+        return exchange is not None and exchange.kind == TOPIC
+
     def known(self, wanted: Binding) -> Binding | None:
         """This binding as it stands, or None."""
         group = self._from.get(wanted.source, {}).get(wanted.target)
@@ -134,7 +141,17 @@ class Topology:
             todo += [target.name for target in new if not target.to_queue]
         return list(found)
 
+    def queues_in(self, vhost: str) -> int:
+        """How many queues there are in a virtual host."""
+        return self._queues_in.get(vhost, 0)
+
     # -- change
+
+    def add_vhost(self, vhost: str) -> None:
+        """A virtual host has come, with its predeclared exchanges."""
+        for exchange in predeclared(vhost).values():
+            if exchange.name not in self.exchanges:
+                self.add_exchange(exchange)
 
     def check_room(self, size: int) -> None:
         """406 if what is declared would be too much with so many bytes more."""
@@ -166,6 +183,8 @@ class Topology:
         former = self.queues.get(queue.name)
         if former is not None:
             self.size -= queue_bytes(former.name, former.arguments)
+        else:
+            self._count(queue.name, 1)
         self.queues[queue.name] = queue
         self.size += queue_bytes(queue.name, queue.arguments)
         if MAX_PRIORITY in queue.arguments:
@@ -177,9 +196,18 @@ class Topology:
         gone = self.queues.pop(name, None)
         if gone is not None:
             self.size -= queue_bytes(name, gone.arguments)
+            self._count(name, -1)
         self.prioritised.pop(name, None)
         self.routes.clear()
         return self._remove_target(Destination(True, name))
+
+    def _count(self, queue: str, more: int) -> None:
+        vhost = vhost_of(queue)
+        count = self._queues_in.get(vhost, 0) + more
+        if count:
+            self._queues_in[vhost] = count
+        else:
+            del self._queues_in[vhost]
 
     def bind(self, new: Binding) -> bool:
         """Add a binding; False if it was there, or if one of its ends is not."""
@@ -278,8 +306,8 @@ class Topology:
             raise refused(f"cannot publish to internal {located('exchange', exchange)}")
         sent = as_sent(key)
         self.walked = self.compared = 0
-        if not exchange:
-            queue = self.queues.get(sent)
+        if not local_name(exchange):
+            queue = self.queues.get(beside(exchange, sent))
             found, fixed = (Route((), ()) if queue is None else _route([queue])), True
         else:
             names, fixed = self._walk(first, sent, properties)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from broker_plugin.http.errors import not_found
 from broker_plugin.http.routing import Asking
-from txobserver.vhosts import DEFAULT_VHOST
+from txobserver.rules import VHOST
 
 
 async def rules(asking: Asking, kind: str) -> list[dict[str, Any]]:
@@ -38,6 +38,6 @@ async def check_user(asking: Asking, name: str) -> str:
 
 async def check_vhost(asking: Asking, name: str) -> str:
     """The name. Raises HttpError if there is no such virtual host."""
-    if name != DEFAULT_VHOST:
+    if all(each["name"] != name or each["going"] for each in await rules(asking, VHOST)):
         raise not_found()
     return name

@@ -39,7 +39,7 @@ class Scrapes:
             walk, at = 0, 0
             while at is not None:
                 page = await self._node.ask("metrics.queues", {"walk": walk, "at": at})
-                rows += [(name, ready, out, consumers) for name, ready, out, consumers in page["rows"]]
+                rows += [(name, ready, out, consumers, vhost) for name, ready, out, consumers, vhost in page["rows"]]
                 walk, at = page["walk"], page["next"]
             return _answer(await asyncio.to_thread(lambda: text_of(queue_families(rows))))
 

@@ -22,6 +22,7 @@ from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.shell import Shell
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE, READY
+from txobserver.vhosts import parts_of
 
 PAGE = 1000
 """Queues that are looked at in one turn."""
@@ -219,7 +220,7 @@ class NodeMetrics:
         return {"queues": len(queues), "ready": ready, "unacknowledged": unacknowledged, "consumers": consumers}
 
     async def _queues(self, arguments: dict[str, Any]) -> Any:
-        """A page of rows (name, ready, unacknowledged, consumers). ``walk`` and ``at`` go on with an earlier one."""
+        """A page of rows (name, ready, unacknowledged, consumers, vhost). ``walk``, ``at``: go on with an earlier one."""
         walk, at = arguments.get("walk", 0), arguments.get("at", 0)
         if not (isinstance(walk, int) and isinstance(at, int)) or at < 0:
             raise CommandRefused("walk and at are whole numbers")
@@ -242,8 +243,9 @@ class NodeMetrics:
         return self._last_walk
 
 
-def _row(queue: Queue) -> tuple[str, int, int, int]:
-    return queue.name, queue.ready, queue.out, len(queue.consumers)
+def _row(queue: Queue) -> tuple[str, int, int, int, str]:
+    vhost, name = parts_of(queue.name)
+    return name, queue.ready, queue.out, len(queue.consumers), vhost
 
 
 def _of_clients(shown: dict[str, Any]) -> dict[str, Any]:

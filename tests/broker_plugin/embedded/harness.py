@@ -196,9 +196,9 @@ class Harness:
         """What is in the durable queues."""
         return AppliedContent(self.ledger.contents)
 
-    def connect(self, user: str = "") -> Connection:
+    def connect(self, user: str = "", vhost: str = "/") -> Connection:
         connection = Connection()
-        connection.session = self.broker.connect(connection, user=user)  # type: ignore[attr-defined]
+        connection.session = self.broker.connect(connection, user=user, vhost=vhost)  # type: ignore[attr-defined]
         return connection
 
     def client(self, connection: Any = None) -> Client:

@@ -35,7 +35,8 @@ class FakeNode:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.health = dict(HEALTH)
         self.users = {name: list(tags) for name, tags in TAGS.items()}
-        self.rules: dict[tuple[str, ...], dict[str, Any]] = {}
+        first = {"kind": "vhost", "vhost": "/", "name": "/", "scope": "", "description": "", "tags": [], "going": False}
+        self.rules: dict[tuple[str, ...], dict[str, Any]] = {self._place(first): first}
         self.delay = 0.0
         self.down = False
         self.answers: dict[str, Any] = {"calls.list": [], "calls.status": {"nodes": None}, "changes.list": []}
@@ -65,7 +66,9 @@ class FakeNode:
             case "rules.list":
                 return [rule for _, rule in sorted(self.rules.items()) if rule["kind"] in given["kinds"]]
             case "rules.set":
-                rule = {key: value for key, value in given.items() if key != "by"}
+                rule = {"scope": "", **{key: value for key, value in given.items() if key != "by"}}
+                if rule["kind"] == "vhost":
+                    rule["going"] = False
                 added = self._place(rule) not in self.rules
                 self.rules[self._place(rule)] = rule
                 return rule | {"added": added}
@@ -75,6 +78,10 @@ class FakeNode:
 
     def _place(self, rule: dict[str, Any]) -> tuple[str, ...]:
         return tuple(rule[key] for key in ("kind", "vhost", "name", "scope"))
+
+    def only_default(self) -> bool:
+        """Whether there are no rules beside the default virtual host."""
+        return len(self.rules) == 1
 
     def given(self, command: str) -> list[dict[str, Any]]:
         """The arguments of each such question."""

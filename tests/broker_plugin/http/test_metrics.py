@@ -44,7 +44,7 @@ def node() -> FakeNode:
     node = FakeNode()
     node.answers["metrics.node"] = said()
     node.answers["metrics.totals"] = {"queues": 2, "ready": 3, "unacknowledged": 4, "consumers": 5}
-    node.answers["metrics.queues"] = {"walk": 1, "next": None, "rows": [["q/1", 1, 2, 3], ['"\\\n', 0, 0, 0]]}
+    node.answers["metrics.queues"] = {"walk": 1, "next": None, "rows": [["q/1", 1, 2, 3, "/"], ['"\\\n', 0, 0, 0, "v"]]}
     return node
 
 
@@ -101,9 +101,10 @@ def test_each_queue_page_after_page(client: TestClient, node: FakeNode) -> None:
     assert found.keys() == {each.exported for each in OF_QUEUES}
     assert found["rabbitmq_queue_messages"] == [
         ({"vhost": "/", "queue": "q/1"}, 3.0),
-        ({"vhost": "/", "queue": '"\\\n'}, 0.0),
+        ({"vhost": "v", "queue": '"\\\n'}, 0.0),
     ]
-    pages = [{"walk": 7, "next": 1000, "rows": [["a", 1, 0, 0]]}, {"walk": 7, "next": None, "rows": [["b", 2, 0, 0]]}]
+    first, last = [["a", 1, 0, 0, "/"]], [["b", 2, 0, 0, "/"]]
+    pages = [{"walk": 7, "next": 1000, "rows": first}, {"walk": 7, "next": None, "rows": last}]
 
     class Paged(FakeNode):
         async def ask(self, command: str, arguments: Any = None, seconds: float = 0) -> Any:
@@ -135,7 +136,7 @@ def test_the_port_of_metrics_has_nothing_else(path: str, client: TestClient) -> 
 
 
 def test_a_hundred_thousand_queues() -> None:
-    rows: list[Row] = [(f"queue-{number}", number, 1, 0) for number in range(100_000)]
+    rows: list[Row] = [(f"queue-{number}", number, 1, 0, "/") for number in range(100_000)]
     text = text_of(queue_families(rows))
     assert text.count(b"\n") == 4 * (100_000 + 2) and b'queue="queue-99999"' in text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from broker_plugin.cli.access import cluster_asked, limits, permissions
+from broker_plugin.cli.access import cluster_asked, limits, permissions, vhosts
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.layout import NodeEntry
 from recovery.reader.node_admin import AdminError
@@ -124,3 +125,46 @@ def test_a_number_that_is_none(node: Node) -> None:
     assert run(limits.app, "set", "max-channels", "many", "--user", "u")[0] == 2
     assert run(permissions.app, "set", "u", "c")[0] == 2
     assert node.asked == []
+
+
+HOST = {"kind": "vhost", "vhost": "v", "name": "v", "scope": "", "description": "d", "tags": ["t"], "going": False}
+
+
+def test_a_virtual_host_is_added_and_deleted(node: Node) -> None:
+    node.answer = HOST | {"added": True}
+    status, told = run(vhosts.app, "add", "v", "--description", "d", "--tag", "t")
+    assert status == 0 and "v is added, says b" in told and "no user may connect to v yet" in told
+    given = {"kind": "vhost", "vhost": "v", "name": "v", "description": "d", "tags": ["t"]}
+    assert node.asked.pop() == ("rules.set", given)
+    node.answer = HOST | {"added": False}
+    assert "v was there already" in run(vhosts.app, "add", "v")[1]
+    assert json.loads(run(vhosts.app, "add", "v", "--json")[1]) == node.answer
+    status, told = run(vhosts.app, "delete", "v")
+    assert (status, node.asked[-1]) == (0, ("rules.clear", {"kind": "vhost", "vhost": "v", "name": "v"}))
+    assert "v is being deleted, says b" in told
+
+
+@pytest.mark.parametrize(("answer", "deleted"), [("y", True), ("yes", True), ("n", False), ("", False)])
+def test_at_a_terminal_it_is_asked_before_a_virtual_host_goes(
+    answer: str, deleted: bool, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.answer = HOST
+    terminal = io.StringIO(f"{answer}\n")
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(vhosts.sys, "stdin", terminal)
+    found: list[Any] = []
+    monkeypatch.setattr(vhosts, "changed", lambda *given: found.append(given))
+    try:
+        vhosts.delete("v", dir=Path("x"))
+    except SystemExit as ended:
+        assert ended.code == 1
+    assert bool(found) == deleted
+    vhosts.delete("v", dir=Path("x"), yes=True)
+    assert len(found) == 1 + deleted
+
+
+def test_virtual_hosts_are_listed(node: Node) -> None:
+    node.answer = [HOST, HOST | {"name": "w", "going": True}]
+    assert json.loads(run(vhosts.app, "list", "--json")[1]) == node.answer
+    lines = [line.split() for line in run(vhosts.app, "list")[1].split("\n")]
+    assert ["v", "d", "t", "there"] in lines and ["w", "d", "t", "being", "deleted"] in lines

@@ -289,10 +289,10 @@ def test_a_limit_of_none_lets_no_connection_in_and_others_as_before(ruled: Ruled
 def test_a_virtual_host_has_so_many_connections_of_all_users(ruled: Ruled) -> None:
     ruled.allow(".*", ".*", ".*")
     ruled.do(add_user_step("v", "h"), set_rule_step(Rule(PERMISSION, "/", "v", "", Permission("", "", ""))))
-    ruled.limit(VHOST_LIMIT, MAX_CONNECTIONS, 2)
+    ruled.limit(VHOST_LIMIT, MAX_CONNECTIONS, 3)
     first = ruled.user()
     ruled.connect("v")
-    text = r"^access to vhost '/' refused for user 'v': connection limit \(2\) is reached$"
+    text = r"^access to vhost '/' refused for user 'v': connection limit \(3\) is reached$"
     with pytest.raises(AmqpError, match=text) as raised:
         ruled.connect("v")
     assert raised.value.code == 530

@@ -90,7 +90,7 @@ def test_a_user_or_virtual_host_that_is_not_there(path: str, client: TestClient,
     assert client.put(path, json=body).status_code == 404
     assert client.delete(path).status_code == 404
     assert client.get(path if "permissions" in path else path.rsplit("/", 1)[0]).status_code == 404
-    assert node.rules == {}
+    assert node.only_default()
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,54 @@ def test_what_cannot_be_is_refused_with_a_reason(
     answer = client.put(f"/api/{path}", json=body)
     assert answer.status_code == 400 and answer.json()["error"] == "bad_request"
     assert answer.json()["reason"].startswith(reason)
-    assert node.rules == {}
+    assert node.only_default()
 
 
 @pytest.mark.parametrize("user", ["mon", "pol", "man", "none"])
 def test_only_administrators_change_and_see_who_may_do_what(user: str, client: TestClient, node: FakeNode) -> None:
     for method, path in (("GET", "/api/permissions"), ("PUT", "/api/permissions/%2F/mon"), ("GET", "/api/user-limits")):
         assert client.request(method, path, json=SOME, headers=basic(user)).status_code == 401
-    assert node.rules == {}
+    assert node.only_default()
+
+
+def test_a_virtual_host_is_added_shown_and_deleted(client: TestClient, node: FakeNode) -> None:
+    assert client.put("/api/vhosts/a%2Fb").status_code == 201
+    body = {"description": "d", "tags": "x, y", "name": "a/b", "tracing": False, "default_queue_type": "undefined"}
+    assert client.put("/api/vhosts/a%2Fb", json=body).status_code == 204
+    said = {"description": "d", "tags": ["x", "y"]}
+    shown = {"name": "a/b", **said, "metadata": said, "tracing": False}
+    assert client.get("/api/vhosts/a%2Fb").json() == shown
+    assert [each["name"] for each in client.get("/api/vhosts", headers=basic("man")).json()] == ["/", "a/b"]
+    assert client.put("/api/permissions/a%2Fb/mon", json=SOME).status_code == 201
+    assert client.put("/api/vhost-limits/a%2Fb/max-queues", json={"value": 1}).status_code == 201
+    assert client.delete("/api/vhosts/a%2Fb", headers=basic("mon")).status_code == 401
+    assert client.delete("/api/vhosts/a%2Fb").status_code == 204
+    assert client.delete("/api/vhosts/a%2Fb").status_code == 404
+
+
+def test_a_virtual_host_that_is_being_deleted_is_shown_no_more(client: TestClient, node: FakeNode) -> None:
+    client.put("/api/vhosts/v")
+    next(rule for rule in node.rules.values() if rule["name"] == "v")["going"] = True
+    assert [each["name"] for each in client.get("/api/vhosts").json()] == ["/"]
+    assert client.get("/api/vhosts/v").status_code == client.get("/api/vhosts/v/permissions").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "reason"),
+    [
+        ("v", {"queues": 1}, "a virtual host has no 'queues'"),
+        ("v", {"tracing": True}, "there is no tracing here"),
+        ("v", {"default_queue_type": "quorum"}, "there is one kind of queue here"),
+        ("v", {"description": 1}, "description must be a text"),
+        ("v", {"tags": [1]}, "tags are a list of texts"),
+        ("v", [], "body_not_json_object"),
+        ("v%00w", {}, "a virtual host's name has 1 to 255 bytes"),
+        ("v" * 256, {}, "a virtual host's name has 1 to 255 bytes"),
+    ],
+)
+def test_a_virtual_host_that_cannot_be(path: str, body: Any, reason: str, client: TestClient, node: FakeNode) -> None:
+    answer = client.put(f"/api/vhosts/{path}", json=body)
+    assert answer.status_code == 400 and answer.json()["reason"].startswith(reason)
+    assert node.only_default()
+    answer = client.delete("/api/vhosts/%2F")
+    assert (answer.status_code, answer.json()["reason"]) == (400, "the default virtual host cannot be deleted")

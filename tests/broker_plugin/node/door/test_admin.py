@@ -18,8 +18,10 @@ from txobserver.access import Access, User
 from txobserver.audited import AUDITED
 from txobserver.events import Configure
 from txobserver.ids import Member
+from txobserver.rules import VHOST, Rule, Vhost
 
 SECRET = "secret-of-ada"
+DEFAULT = Rule(VHOST, "/", "/", "", Vhost())
 
 
 class Node:
@@ -30,6 +32,7 @@ class Node:
             {"ada": User("ada", SECRET, ("administrator",)), "guest": User("guest", "guest")}, "", 1, 1
         )
         self.log: list[tuple[str, str, int, str]] = []
+        self.access.rules = {DEFAULT.place: DEFAULT}
         self.record: Any = SimpleNamespace(
             ready=[Member("a", "1"), Member("b", "1")], primary=Member("a", "1"), cluster_id="i", generation=4
         )
@@ -171,7 +174,7 @@ async def test_rules_are_set_listed_and_cleared(node: Node) -> None:
         said = "there is no .* of 'ada'" + (f" for '{rule['scope']}'" if "scope" in rule else "")
         with pytest.raises(CommandRefused, match=f"^{said}$"):
             await node.ask("rules.clear", **place)
-    assert node.access.rules == {}
+    assert list(node.access.rules.values()) == [DEFAULT]
 
 
 async def test_a_rule_says_whose_change_it_is(node: Node) -> None:
@@ -185,7 +188,7 @@ async def test_a_rule_says_whose_change_it_is(node: Node) -> None:
     ("given", "said"),
     [
         (PERMISSION | {"name": "eve"}, "^there is no user 'eve'; see `txha users list`$"),
-        (PERMISSION | {"vhost": "x"}, "^there is no virtual host 'x'$"),
+        (PERMISSION | {"vhost": "x"}, "^there is no virtual host 'x'; see `txha vhosts list`$"),
         (PERMISSION | {"read": "("}, r"^read: '\(' is no pattern that can be matched here: missing \)"),
         (PERMISSION | {"read": 1}, "^read is a text"),
         (PERMISSION | {"read": "x" * 1025}, "a pattern has at most 1024 characters"),
@@ -193,7 +196,7 @@ async def test_a_rule_says_whose_change_it_is(node: Node) -> None:
         (PERMISSION | {"name": "a\0b"}, "a name with a zero in it"),
         (PERMISSION | {"scope": "x"}, "a permission of 'x'"),
         (PERMISSION | {"vhost": 1}, "^vhost and scope are texts$"),
-        (PERMISSION | {"kind": "x"}, "^a kind is one of permission, topic_permission, user_limit, vhost_limit$"),
+        (PERMISSION | {"kind": "x"}, "^a kind is one of permission, topic_permission, user_limit, vhost_limit, vhost$"),
         (LIMIT | {"most": "3"}, "^a limit is a whole number, -1 for none$"),
         (LIMIT | {"most": True}, "^a limit is a whole number, -1 for none$"),
         (LIMIT | {"most": -2}, "a limit of -2"),
@@ -203,10 +206,28 @@ async def test_a_rule_says_whose_change_it_is(node: Node) -> None:
 async def test_a_rule_that_cannot_be_is_refused_in_a_sentence(given: dict[str, Any], said: str, node: Node) -> None:
     with pytest.raises(CommandRefused, match=said):
         await node.ask("rules.set", **given)
-    assert node.access.rules == {}
+    assert list(node.access.rules.values()) == [DEFAULT]
 
 
 @pytest.mark.parametrize("kinds", [None, "permission", ["x"], [1]])
 async def test_kinds_that_are_none(kinds: Any, node: Node) -> None:
     with pytest.raises(CommandRefused, match="kinds are a list of"):
         await node.ask("rules.list", kinds=kinds)
+
+
+async def test_virtual_hosts_are_added_changed_and_deleted(node: Node) -> None:
+    added = {"kind": "vhost", "vhost": "v", "name": "v", "description": "d", "tags": ["b", "a", "a"]}
+    shown = {"kind": "vhost", "vhost": "v", "name": "v", "scope": "", "description": "d", "tags": ("a", "b")}
+    assert await node.ask("rules.set", **added) == {**shown, "going": False, "added": True}
+    assert not (await node.ask("rules.set", **added))["added"]
+    for wrong in ({"description": 1}, {"tags": "a"}, {"tags": [1]}):
+        with pytest.raises(CommandRefused, match="a description is a text, and tags are a list of texts"):
+            await node.ask("rules.set", **(added | wrong))
+    await node.ask("rules.clear", kind="vhost", vhost="v", name="v")
+    assert (await node.ask("rules.list", kinds=["vhost"]))[1]["going"]
+    with pytest.raises(CommandRefused, match="there is no virtual host 'v', or it is being deleted"):
+        await node.ask("rules.clear", kind="vhost", vhost="v", name="v")
+    with pytest.raises(CommandRefused, match="virtual host 'v' is being deleted: add it when"):
+        await node.ask("rules.set", **added)
+    with pytest.raises(CommandRefused, match="the default virtual host cannot be deleted"):
+        await node.ask("rules.clear", kind="vhost", vhost="/", name="/")

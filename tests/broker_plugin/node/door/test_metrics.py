@@ -13,6 +13,7 @@ from broker_plugin.node.door.metrics import MOST_WALKS, PAGE, TAIL_SECONDS, TAIL
 from broker_plugin.node.readiness import Readiness
 from txobserver.calls import KeptCalls
 from txobserver.ids import Member, Position
+from txobserver.vhosts import full_name
 
 
 class TestTailHistory:
@@ -46,7 +47,8 @@ class TestTailHistory:
 
 class Queue:
     def __init__(self, number: int) -> None:
-        self.name, self.deleted, self.ready, self.out, self.consumers = f"q{number}", False, number, 1, {1: None}
+        self.name = full_name("v" if number == 2 else "/", f"q{number}")
+        self.deleted, self.ready, self.out, self.consumers = False, number, 1, {1: None}
 
 
 class Node:
@@ -162,7 +164,7 @@ async def test_queues_come_in_pages_as_of_the_begin() -> None:
         rows += page["rows"]
     names = [row[0] for row in rows]
     assert names == [f"q{number}" for number in range(2 * PAGE + 5) if number != PAGE + 1]
-    assert rows[2] == ("q2", 2, 1, 1) and not node.metrics._walks
+    assert rows[2] == ("q2", 2, 1, 1, "v") and not node.metrics._walks
     empty = await Node(0).ask("metrics.queues")
     assert empty["rows"] == [] and empty["next"] is None
 
