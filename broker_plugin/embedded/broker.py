@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from broker_plugin.embedded.channels.expulsions import Expulsions
 from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError, user_deleted, vhost_deleted
 from broker_plugin.embedded.invariants import BrokerChecks
@@ -30,8 +31,6 @@ from txobserver.ports.ledger import Content, Ledger
 from txobserver.rules import CLEAR_VHOST, SET_VHOST
 from txobserver.vhosts import DEFAULT_VHOST
 
-EXPELLED = 20
-"""Connections of a deleted user or virtual host that are ended in one turn"""
 SWEPT = 2000
 """Bindings of what was deleted that routers forget in one turn"""
 
@@ -60,6 +59,7 @@ class EmbeddedBroker(Serving):
         self._sessions: dict[Session, None] = {}
         self._replicated: Replicated | None = None
         self._checks = BrokerChecks()
+        self._expulsions = Expulsions(self.turn, lambda: self._sessions)
 
     def end_of_turn(self) -> None:
         """Hand out, settle and answer what the turn has brought. Raises StoreDamaged.
@@ -113,8 +113,6 @@ class EmbeddedBroker(Serving):
         self._ledger = ledger
         self._content = content
         self._replicated = Replicated(self, self.operations, ledger, content, self._limits)
-        for vhost in self.rights.vhosts():
-            self.topology.add_vhost(vhost)
         self._replicated.load()
         self._branches = BranchTable(ledger, content, self.numbered, self._dtx_limits, self.memory.shared, self.turn)
         self._branches.load()
@@ -146,30 +144,21 @@ class EmbeddedBroker(Serving):
         if step.operation in ACCESS:
             self.rights.forget()
             if self._replicated is not None and done.refusal is None:
-                self._access_changed(plain_step(step))
+                self._access_changed(plain_step(step), self._replicated)
         elif self._replicated is not None:
             self._replicated.apply(step, done)
 
-    def _access_changed(self, step: Configure) -> None:
+    def _access_changed(self, step: Configure, replicated: Replicated) -> None:
         """Connections of what is deleted end; a virtual host that has come has its exchanges."""
         if step.operation == DELETE_USER:
-            self._expel([each for each in self._sessions if each.user == step.name], user_deleted(step.name))
+            self._expulsions.begin([each for each in self._sessions if each.user == step.name], user_deleted(step.name))
         elif step.operation == SET_VHOST:
-            self.topology.add_vhost(step.name)
+            replicated.add_vhost(step.name)
         elif step.operation == CLEAR_VHOST:
-            self._expel([each for each in self._sessions if each.vhost == step.name], vhost_deleted(step.name))
+            self._expulsions.begin(
+                [each for each in self._sessions if each.vhost == step.name], vhost_deleted(step.name)
+            )
             self.turn.later(lambda: self.operations.vhosts.go_on(step.name))
-
-    def _expel(self, sessions: list[Session], error: AmqpError) -> None:
-        """These connections end, some in each turn."""
-        if sessions:
-            self.turn.later(lambda: self._expel_some(sessions, error))
-
-    def _expel_some(self, sessions: list[Session], error: AmqpError) -> None:
-        for session in sessions[:EXPELLED]:
-            if session in self._sessions:
-                session.outlet.expel(error)
-        self._expel(sessions[EXPELLED:], error)
 
     def on_step_begins(self) -> None:
         """A transaction comes in several turns: its queues hand nothing out meanwhile, and count nothing of it.

@@ -26,6 +26,8 @@ from txobserver.access import USERS_FEATURE, Access, User, found_users_step, set
 from txobserver.events import Configure
 
 log = logging.getLogger("txha.users")
+ADMINISTRATOR = "administrator"
+"""The tag of who may do everything at the HTTP door"""
 LOOK_SECONDS = 0.2
 """Between two looks of a primary whether all nodes know users"""
 
@@ -106,8 +108,12 @@ class UsersTakeOver:
 
 
 def hashed_users(own: Mapping[str, str], named: bool) -> Configure:
-    """The step that makes these the users of the cluster. Takes about 50 ms for each, so it belongs into a thread."""
-    users = [User(name, kept if is_hash(kept) else _hash(kept)) for name, kept in sorted(own.items())]
+    """The step that makes these the users of the cluster. Takes about 50 ms for each, so it belongs into a thread.
+
+    The user of a node that was not set up may do at the HTTP door what RabbitMQ's may, and comes from loopback only.
+    """
+    tags = () if named else (ADMINISTRATOR,)
+    users = [User(name, kept if is_hash(kept) else _hash(kept), tags) for name, kept in sorted(own.items())]
     return found_users_step(users, _hash(_text(own)) if named else "")
 
 

@@ -1,1 +1,1 @@
-"""``txha users``, ``vhosts``, ``permissions``, ``topic-permissions``, ``limits``: who may use the cluster, and for what."""
+"""``txha users``, ``vhosts``, ``permissions``, ``topic-permissions``, ``limits``: who may use what of the cluster."""

@@ -92,7 +92,7 @@ class QueueOperations:
         if most < 0:
             return
         declaring = sum(vhost_of(each) == vhost for each in self._broker.declaring)
-        if most <= self._broker.topology.queues_in(vhost) + declaring:
+        if most <= self._broker.topology.queues_in[vhost] + declaring:
             reached = f"queue limit in vhost '{vhost}' ({most}) is reached"
             raise precondition(f"cannot declare queue '{local_name(name)}': {reached}")
 

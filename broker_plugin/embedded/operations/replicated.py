@@ -13,7 +13,7 @@ from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.windows import WindowLimits, Windows
 from broker_plugin.embedded.serving import Serving
-from broker_plugin.embedded.topology.exchange import Exchange
+from broker_plugin.embedded.topology.exchange import Exchange, predeclared
 from broker_plugin.embedded.topology.routers import Destination
 from broker_plugin.embedded.topology.topology import Binding, binding
 from txobserver.configuration import (
@@ -48,6 +48,8 @@ class Replicated:
 
     def load(self) -> None:
         """Everything that is configured when this node becomes active."""
+        for vhost in self._broker.rights.vhosts():
+            self.add_vhost(vhost)
         configuration = self._content.configuration
         for exchange in configuration.exchanges.values():
             self._add_exchange(exchange)
@@ -55,6 +57,12 @@ class Replicated:
             self._add_queue(queue)
         for each in configuration.bindings:
             self._topology.bind(_binding(each))
+
+    def add_vhost(self, vhost: str) -> None:
+        """A virtual host has come, with its predeclared exchanges."""
+        for exchange in predeclared(vhost).values():
+            if exchange.name not in self._topology.exchanges:
+                self._topology.add_exchange(exchange)
 
     def apply(self, step: Configure, done: Configured) -> None:
         """One step that has been applied to the configuration, and what became of it."""

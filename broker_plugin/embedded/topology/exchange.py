@@ -23,7 +23,7 @@ PREDECLARED = {
 
 
 class Exchange:
-    """``name``: the full one. ``durable``: the stream knows it; ``local_bindings`` counts those that it does not know."""
+    """``name``: the full one. ``durable``: the stream knows it; ``local_bindings``: how many it does not know."""
 
     def __init__(
         self,

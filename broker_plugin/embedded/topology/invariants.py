@@ -47,7 +47,7 @@ def check_topology_deep(topology: Topology, numbered: dict[int, DurableQueue]) -
     declared = sum(queue_bytes(each.name, each.arguments) for each in topology.queues.values())
     own = (each for each in topology.exchanges.values() if each.name not in PREDECLARED and each.name)
     there = Counter(map(vhost_of, topology.queues))
-    assert topology._queues_in == there, f"P12: {topology._queues_in} queues are counted, of {dict(there)}"
+    assert topology.queues_in == there, f"P12: {topology.queues_in} queues are counted, of {dict(there)}"
     declared += sum(queue_bytes(each.name, each.arguments) for each in own)
     declared += sum(group.size for ends in topology._from.values() for group in ends.values())
     assert topology.size == declared, f"P12: {topology.size} bytes of names and arguments are counted, of {declared}"

@@ -12,7 +12,7 @@ A queue or exchange that goes takes its bindings in one step, whose cost does no
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -78,10 +78,10 @@ class Group(dict[tuple[str, bytes], Binding]):
 class Topology:
     """What is declared at this node by full names, and ``routes``, the routes that are remembered.
 
-    ``prioritised``: names of the queues that were declared with priorities. ``size``: bytes that all of it is counted
-    for; ``most``: how many those may be. ``walked``: how many exchanges and bindings the last ``route`` has looked at;
-    ``compared``: with how many headers of bindings it has compared those of the message. ``to_sweep`` is called when
-    there is something to be swept out.
+    ``queues_in``: how many queues each virtual host has. ``prioritised``: names of the queues that were declared with
+    priorities. ``size``: bytes that all of it is counted for; ``most``: how many those may be. ``walked``: how many
+    exchanges and bindings the last ``route`` has looked at; ``compared``: with how many headers of bindings it has
+    compared those of the message. ``to_sweep`` is called when there is something to be swept out.
     """
 
     def __init__(self, most: int = MOST_BYTES, to_sweep: Callable[[], object] = lambda: None) -> None:
@@ -92,7 +92,7 @@ class Topology:
         self.exchanges = predeclared()
         self.queues: dict[str, Queue] = {}
         self.prioritised: dict[str, None] = {}
-        self._queues_in: dict[str, int] = {}
+        self.queues_in: Counter[str] = Counter()
         self.routes: dict[tuple[str, str], Route] = {}
         self._targets: dict[Destination, Target] = {}
         self._from: dict[str, dict[Destination, Group]] = {}
@@ -141,17 +141,7 @@ class Topology:
             todo += [target.name for target in new if not target.to_queue]
         return list(found)
 
-    def queues_in(self, vhost: str) -> int:
-        """How many queues there are in a virtual host."""
-        return self._queues_in.get(vhost, 0)
-
     # -- change
-
-    def add_vhost(self, vhost: str) -> None:
-        """A virtual host has come, with its predeclared exchanges."""
-        for exchange in predeclared(vhost).values():
-            if exchange.name not in self.exchanges:
-                self.add_exchange(exchange)
 
     def check_room(self, size: int) -> None:
         """406 if what is declared would be too much with so many bytes more."""
@@ -184,7 +174,7 @@ class Topology:
         if former is not None:
             self.size -= queue_bytes(former.name, former.arguments)
         else:
-            self._count(queue.name, 1)
+            self.queues_in[vhost_of(queue.name)] += 1
         self.queues[queue.name] = queue
         self.size += queue_bytes(queue.name, queue.arguments)
         if MAX_PRIORITY in queue.arguments:
@@ -196,18 +186,10 @@ class Topology:
         gone = self.queues.pop(name, None)
         if gone is not None:
             self.size -= queue_bytes(name, gone.arguments)
-            self._count(name, -1)
+            self.queues_in.subtract((vhost_of(name),))
         self.prioritised.pop(name, None)
         self.routes.clear()
         return self._remove_target(Destination(True, name))
-
-    def _count(self, queue: str, more: int) -> None:
-        vhost = vhost_of(queue)
-        count = self._queues_in.get(vhost, 0) + more
-        if count:
-            self._queues_in[vhost] = count
-        else:
-            del self._queues_in[vhost]
 
     def bind(self, new: Binding) -> bool:
         """Add a binding; False if it was there, or if one of its ends is not."""

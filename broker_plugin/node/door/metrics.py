@@ -220,7 +220,7 @@ class NodeMetrics:
         return {"queues": len(queues), "ready": ready, "unacknowledged": unacknowledged, "consumers": consumers}
 
     async def _queues(self, arguments: dict[str, Any]) -> Any:
-        """A page of rows (name, ready, unacknowledged, consumers, vhost). ``walk``, ``at``: go on with an earlier one."""
+        """A page of rows (name, ready, unacknowledged, consumers, vhost). ``walk``, ``at`` go on with one."""
         walk, at = arguments.get("walk", 0), arguments.get("at", 0)
         if not (isinstance(walk, int) and isinstance(at, int)) or at < 0:
             raise CommandRefused("walk and at are whole numbers")

@@ -13,7 +13,7 @@ from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.sasl import Credentials
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.embedded import broker as broker_module
+from broker_plugin.embedded.channels import expulsions
 from tests.broker_plugin.amqp.peer import HEADER, Peer
 from tests.broker_plugin.amqp.raw_client import DEFAULT_PROPERTIES
 from tests.broker_plugin.embedded.harness import Harness
@@ -159,7 +159,7 @@ def test_the_connections_of_a_deleted_user_are_closed_and_give_back_what_they_ho
 
 @pytest.mark.plain
 def test_many_connections_of_a_user_end_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "EXPELLED", 3)
+    monkeypatch.setattr(expulsions, "EXPELLED", 3)
     harness = Harness()
     clients = [Client(harness).opened() for _ in range(10)]
     ended: list[int] = []

@@ -23,6 +23,7 @@ from tests.broker_plugin.amqp.protocol.test_passwords import OLDER, of_rabbitmq
 from txobserver.access import Access, User, add_user_step
 from txobserver.events import Configure
 from txobserver.refusal import Refusal
+from txobserver.rules import PERMISSION, Permission, place
 
 OWN = {"app": "s3cret", "old": OLDER, "rabbit": of_rabbitmq("sha256", "right")}
 
@@ -152,3 +153,10 @@ def test_a_hash_that_a_login_has_made_anew_takes_the_place_of_the_one_it_verifie
     assert applied(step, node.access).users["app"] == User("app", "fresh", (), 1)
     changed = applied(add_user_step("app", "changed"))
     assert changed.apply(Configure(2, step.operation, step.name, step.arguments)) is Refusal.CHANGED
+
+
+def test_the_user_of_a_node_that_was_not_set_up_is_an_administrator_and_no_other_is() -> None:
+    for named, tags in ((False, ("administrator",)), (True, ())):
+        access = applied(hashed_users({"guest": "guest"}, named))
+        assert access.users["guest"].tags == tags
+        assert access.rules[place(PERMISSION, "/", "guest", "")].value == Permission(".*", ".*", ".*")
