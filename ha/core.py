@@ -317,6 +317,7 @@ class NodeCore(Node):
         assert self.replica.whole, "who is being overwritten neither proposes itself nor is overwritten meanwhile"
         self.generation = record.generation
         self.relay.lost()
+        self.ask_no_primary()
         self.move("promoted")
         self.role = Leading(self, record, sent_at)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 from ha.apply.checkpointing import Checkpointing
 from ha.apply.record_gate import RecordGate
@@ -13,7 +14,9 @@ from ha.feed.feed import Feed
 from ha.log_events import StateChanged
 from ha.membership.candidate import Candidate
 from ha.membership.node_state import NODE_TABLE
+from ha.messages.calls import DeskRequest
 from ha.messages.election import Probe, ProbeReply
+from ha.messages.steps import StepAsk
 from ha.relay import StepRelay
 from ha.settings import Settings
 from txobserver.calls import LocalCalls
@@ -21,6 +24,9 @@ from txobserver.ids import Member
 from txobserver.ports.ledger import Host
 
 NO_FEATURES: frozenset[str] = frozenset()
+
+ASKS: tuple[type, ...] = (StepAsk, *get_args(DeskRequest))
+"""What a node says to the primary, and no primary to another."""
 
 
 class Node:
@@ -66,6 +72,11 @@ class Node:
         """The next effect."""
         self._effects.append(effect)
 
+    def ask_no_primary(self) -> None:
+        """This node is the primary: what it was about to ask of another one in this turn is not sent
+        (``asked_in_the_turn_of_a_promotion``)."""
+        self._effects = [each for each in self._effects if not _asks(each)]
+
     def take_effects(self) -> list[Effect]:
         """The effects since the last call, to be carried out in order."""
         effects, self._effects = self._effects, []
@@ -81,3 +92,7 @@ class Node:
         may_stand = self.replica.whole and not self.gate.refused
         tail = self.candidate.precedence(self.replica.tail, may_stand, self.now)
         self.emit(Send(node, ProbeReply(message.generation, message.round, self.member, tail)))
+
+
+def _asks(effect: Effect) -> bool:
+    return isinstance(effect, Send) and isinstance(effect.message, ASKS)

@@ -86,6 +86,8 @@ class Star(Fanout):
                 self._emit(effect)
 
     def log_read(self, session: BackupSession, frames: list[Frame], commit: int) -> None:
-        """To the backup that lags."""
-        for effect in session.log_read(frames, commit):
+        """To the backup that lags. What has been written meanwhile and is not durable waits, as everything does
+        (``read_beyond_what_is_durable``)."""
+        durable = [frame for frame in frames if frame.last <= self._replica.durable]
+        for effect in session.log_read(durable, commit):
             self._emit(effect)

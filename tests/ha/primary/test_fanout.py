@@ -60,6 +60,20 @@ def test_who_lags_is_served_from_the_log_and_holds_up_no_other() -> None:
     assert sent(side) == [("b", 6, 10), ("b", 7, 10)], "what was read goes to the one that it was read for"
 
 
+def test_read_beyond_what_is_durable() -> None:
+    """A seed found it: the log is read to its end, which is written and not synced yet."""
+    side = attached(5)
+    side.replica.durable = 6
+    side.fanout.recent = RecentFrames(1)
+    side.fanout.send(5, 101.0)
+    side.fanout.log_read(side.attachments.sessions["b"], FRAMES[1:3], 5)
+    assert [frame.first for frame in FRAMES[1:3]] == [6, 7] and sent(side) == [("b", 6, 5)]
+    side.replica.durable = 7
+    side.fanout.send(5, 101.0)
+    side.fanout.log_read(side.attachments.sessions["b"], FRAMES[2:4], 5)
+    assert sent(side) == [("b", 7, 5)], "it is read again when it is durable"
+
+
 def test_a_joiner_that_copies_gets_no_frames() -> None:
     side = attached(6)
     copy: Any = Copy()
