@@ -277,4 +277,3 @@ class Access(msgspec.Struct, array_like=True):
 
     def _put(self, user: User) -> None:
         self.users = {**self.users, user.name: user}
-

@@ -58,9 +58,7 @@ def _why_not(rules: Rules, rule: Rule, users: Container[str]) -> Refusal | None:
     return Refusal.TOO_MANY if there is None and len(rules) >= MOST_RULES else None
 
 
-def _vhost_goes(
-    rules: Rules, rule: Rule, vhost: Vhost, step: Configure, vacant: bool
-) -> tuple[Rules, Refusal | None]:
+def _vhost_goes(rules: Rules, rule: Rule, vhost: Vhost, step: Configure, vacant: bool) -> tuple[Rules, Refusal | None]:
     """A virtual host begins to be deleted, and all rules there go; or it has gone."""
     if (step.operation == VHOST_GONE) != vhost.going:
         return rules, Refusal.GONE

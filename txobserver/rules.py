@@ -1,4 +1,4 @@
-"""Virtual hosts, and what users may do there: permissions, topic permissions, limits (seed 000, *state*).
+"""Virtual hosts, what users may do there (permissions, limits), and policies of what is declared (seed 000, *state*).
 
 They are RabbitMQ's, with its meaning. A *rule* stands at one place, which its kind, the virtual host, a name and a
 scope say, and is set and cleared there as a whole. Patterns are kept as texts; a broker matches names with them.
@@ -17,6 +17,8 @@ PERMISSION: Final = "permission"
 """``name``: the user."""
 TOPIC_PERMISSION: Final = "topic_permission"
 """``name``: the user; ``scope``: the exchange."""
+POLICY: Final = "policy"
+"""Of the exchanges in a virtual host; ``name`` is its own."""
 USER_LIMIT: Final = "user_limit"
 """``name``: the user; ``scope``: which limit. Of no virtual host."""
 VHOST_LIMIT: Final = "vhost_limit"
@@ -36,6 +38,10 @@ LONGEST_DESCRIPTION: Final = 1024
 """Characters of what is said of a virtual host"""
 MOST_VHOST_TAGS: Final = 64
 """Of one virtual host"""
+ALTERNATE_EXCHANGE: Final = "alternate-exchange"
+"""Where an exchange sends what no binding of it fits"""
+LONGEST_DEFINITION: Final = 4096
+"""Bytes of what a policy says, encoded"""
 LARGEST_LIMIT: Final = 2**31 - 1
 """Of a limit"""
 MOST_RULES: Final = 20_000
@@ -73,13 +79,22 @@ class Vhost(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     going: bool = False
 
 
-Value = Permission | TopicPermission | Limit | Vhost
+class Policy(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=5):
+    """What holds of all exchanges whose names fit a pattern, unless a policy with a higher priority fits as well."""
+
+    pattern: str
+    priority: int
+    definition: dict[str, str]
+
+
+Value = Permission | TopicPermission | Limit | Vhost | Policy
 VALUE_OF: Final[dict[str, type[Value]]] = {
     PERMISSION: Permission,
     TOPIC_PERMISSION: TopicPermission,
     USER_LIMIT: Limit,
     VHOST_LIMIT: Limit,
     VHOST: Vhost,
+    POLICY: Policy,
 }
 """What stands at the places of a kind"""
 OF_USERS: Final = frozenset({PERMISSION, TOPIC_PERMISSION, USER_LIMIT})
@@ -126,6 +141,8 @@ def _clear(kind: str) -> str:
 
 _SETS: Final = {_set(kind): kind for kind in VALUE_OF}
 _CLEARS: Final = {_clear(kind): kind for kind in VALUE_OF}
+SET_POLICY: Final = _set(POLICY)
+CLEAR_POLICY: Final = _clear(POLICY)
 SET_VHOST: Final = _set(VHOST)
 CLEAR_VHOST: Final = _clear(VHOST)
 VHOST_GONE: Final = "vhost.gone"
@@ -186,7 +203,7 @@ def check_rule_step(step: Configure) -> None:
         raise ValueError("it has no name")
     if bool(vhost) == (kind == USER_LIMIT) or (kind in (VHOST, VHOST_LIMIT) and vhost != name):
         raise ValueError(f"a {kind} of the virtual host {vhost!r}")
-    if kind in (PERMISSION, VHOST) and scope:
+    if kind in (PERMISSION, VHOST, POLICY) and scope:
         raise ValueError(f"a {kind} of {scope!r}")
     if step.operation == CLEAR_VHOST and name == DEFAULT_VHOST:
         raise ValueError("the default virtual host cannot be deleted")
@@ -210,11 +227,24 @@ def _check_value(rule: Rule) -> None:
         raise ValueError(f"a {rule.kind} that is none")
     if isinstance(value, Vhost):
         _check_vhost(value)
+    elif isinstance(value, Policy):
+        _check_policy(value)
     elif isinstance(value, Limit):
         if not -1 <= value.most <= LARGEST_LIMIT:
             raise ValueError(f"a limit of {value.most}; it is -1 for none, or from 0 to {LARGEST_LIMIT}")
     elif max(len(pattern) for pattern in msgspec.structs.astuple(value)) > LONGEST_PATTERN:
         raise ValueError(f"a pattern has at most {LONGEST_PATTERN} characters")
+
+
+def _check_policy(policy: Policy) -> None:
+    if len(policy.pattern) > LONGEST_PATTERN:
+        raise ValueError(f"a pattern has at most {LONGEST_PATTERN} characters")
+    if not -LARGEST_LIMIT <= policy.priority <= LARGEST_LIMIT:
+        raise ValueError(f"a priority of {policy.priority}; it is from {-LARGEST_LIMIT} to {LARGEST_LIMIT}")
+    if policy.definition.keys() != {ALTERNATE_EXCHANGE}:
+        raise ValueError(f"a policy says {ALTERNATE_EXCHANGE}, and nothing else")
+    if len(_encode(policy.definition)) > LONGEST_DEFINITION:
+        raise ValueError(f"a policy says at most {LONGEST_DEFINITION} bytes")
 
 
 def _check_vhost(vhost: Vhost) -> None:

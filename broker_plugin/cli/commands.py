@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from broker_plugin.cli.access import limits, permissions, users, vhosts
+from broker_plugin.cli.access import limits, permissions, policies, users, vhosts
 from broker_plugin.cli.asking import (
     BadArgument,
     Dir,
@@ -61,6 +61,7 @@ app.add_typer(vhosts.app, name="vhosts")
 app.add_typer(permissions.app, name="permissions")
 app.add_typer(permissions.topics, name="topic-permissions")
 app.add_typer(limits.app, name="limits")
+app.add_typer(policies.app, name="policies")
 app.command()(init)
 app.command()(hash_password)
 app.command()(recover)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -82,6 +83,14 @@ def topic_permissions_table(rows: list[dict[str, Any]]) -> None:
     """One row a user and exchange."""
     keys = ("name", "vhost", "scope", "write", "read")
     _texts(("user", "vhost", "exchange", "write", "read"), (tuple(row[key] for key in keys) for row in rows))
+
+
+def policies_table(rows: list[dict[str, Any]]) -> None:
+    """One row a policy."""
+    said = (
+        (row["name"], row["vhost"], row["pattern"], str(row["priority"]), json.dumps(row["definition"])) for row in rows
+    )
+    _texts(("policy", "vhost", "pattern", "priority", "definition"), said)
 
 
 def limits_table(rows: list[dict[str, Any]]) -> None:

@@ -28,7 +28,7 @@ from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
 from txobserver.outcomes import PreparedBranch
 from txobserver.ports.ledger import Content, Ledger
-from txobserver.rules import CLEAR_VHOST, SET_VHOST
+from txobserver.rules import CLEAR_POLICY, CLEAR_VHOST, SET_POLICY, SET_VHOST
 from txobserver.vhosts import DEFAULT_VHOST
 
 SWEPT = 2000
@@ -149,12 +149,16 @@ class EmbeddedBroker(Serving):
             self._replicated.apply(step, done)
 
     def _access_changed(self, step: Configure, replicated: Replicated) -> None:
-        """Connections of what is deleted end; a virtual host that has come has its exchanges."""
+        """Connections of what is deleted end; a virtual host that has come has its exchanges; policies hold at once."""
         if step.operation == DELETE_USER:
             self._expulsions.begin([each for each in self._sessions if each.user == step.name], user_deleted(step.name))
         elif step.operation == SET_VHOST:
             replicated.add_vhost(step.name)
+        elif step.operation in (SET_POLICY, CLEAR_POLICY):
+            self.policies.forget()
+            self.topology.routes.clear()
         elif step.operation == CLEAR_VHOST:
+            self.policies.forget()
             self._expulsions.begin(
                 [each for each in self._sessions if each.vhost == step.name], vhost_deleted(step.name)
             )

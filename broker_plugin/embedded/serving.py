@@ -11,6 +11,7 @@ from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.turn import Turn
+from broker_plugin.embedded.rights.policies import Policies
 from broker_plugin.embedded.rights.rights_book import RightsBook
 from broker_plugin.embedded.topology.name_locks import NameLocks
 from broker_plugin.embedded.topology.topology import Topology
@@ -35,9 +36,9 @@ class Serving:
     """``numbered``: the replicated queues by their numbers; ``declaring``: the names of those that are on their way.
 
     ``unique_name`` makes a text that is given once. ``schedule`` is called when there is work for the end of the event
-    loop's turn. ``unsupported`` meets what RabbitMQ acts on and this broker does not. ``rights``: what users may do.
-    ``memory``: what clients make the node hold, by ``marks``. ``filling``: the queues that a transaction fills in
-    several turns, with how much of it has come; None while there is none.
+    loop's turn. ``unsupported`` meets what RabbitMQ acts on and this broker does not. ``rights``: what users may do;
+    ``policies``: what holds of exchanges. ``memory``: what clients make the node hold, by ``marks``. ``filling``: the
+    queues that a transaction fills in several turns, with how much of it has come; None while there is none.
     """
 
     def __init__(
@@ -58,7 +59,10 @@ class Serving:
         self._forget_everything()
 
     def _forget_everything(self) -> None:
-        self.topology = Topology(self.memory.marks.declared, lambda: self.turn.later(nothing))
+        self.policies = Policies(self.rights)
+        self.topology = Topology(
+            self.memory.marks.declared, lambda: self.turn.later(nothing), self.policies.alternate_of
+        )
         self.locks.forget()
         self.declaring: set[str] = set()
         self.numbered: dict[int, DurableQueue] = {}

@@ -14,11 +14,13 @@ from broker_plugin.embedded.rights.patterns import PatternRefused, matcher
 from broker_plugin.node.audited_changes import AuditedChanges, text_in
 from txobserver.refusal import Refusal
 from txobserver.rules import (
+    ALTERNATE_EXCHANGE,
     OF_USERS,
     VALUE_OF,
     VHOST,
     Limit,
     Permission,
+    Policy,
     Rule,
     TopicPermission,
     Value,
@@ -91,6 +93,8 @@ def _value(kind: str, arguments: dict[str, Any]) -> Value:
     """Raises CommandRefused."""
     if VALUE_OF[kind] is Vhost:
         return _vhost(arguments)
+    if VALUE_OF[kind] is Policy:
+        return _policy(arguments)
     if VALUE_OF[kind] is Limit:
         most = arguments.get("most")
         if type(most) is not int:
@@ -108,6 +112,20 @@ def _vhost(arguments: dict[str, Any]) -> Vhost:
     if not isinstance(description, str) or not isinstance(tags, list) or not all(isinstance(t, str) for t in tags):
         raise CommandRefused("a description is a text, and tags are a list of texts")
     return Vhost(description, tuple(sorted(set(tags))))
+
+
+def _policy(arguments: dict[str, Any]) -> Policy:
+    """Raises CommandRefused."""
+    priority, definition = arguments.get("priority", 0), arguments.get("definition")
+    if type(priority) is not int:
+        raise CommandRefused("a priority is a whole number")
+    if not isinstance(definition, dict) or not definition:
+        raise CommandRefused(f"a definition is an object with {ALTERNATE_EXCHANGE}")
+    if unknown := sorted(definition.keys() - {ALTERNATE_EXCHANGE}):
+        raise CommandRefused(f"{unknown[0]!r} in a policy would have no effect here; leave it out")
+    if not isinstance(definition[ALTERNATE_EXCHANGE], str):
+        raise CommandRefused(f"{ALTERNATE_EXCHANGE} is the name of an exchange")
+    return Policy(_pattern(arguments, "pattern"), priority, definition)
 
 
 def _pattern(arguments: dict[str, Any], key: str) -> str:

@@ -19,11 +19,13 @@ from txobserver.events import Configure
 from txobserver.rules import (
     MAX_CONNECTIONS,
     PERMISSION,
+    POLICY,
     TOPIC_PERMISSION,
     USER_LIMIT,
     VHOST,
     Limit,
     Permission,
+    Policy,
     Rule,
     TopicPermission,
     Vhost,
@@ -40,7 +42,7 @@ PAUSE = 0.01, 0.1
 VHOSTS = ("v",)
 UNLABELLED = {
     *("user.delete", "permission.clear", "topic_permission.clear", "user_limit.clear"),
-    *("vhost.clear", "vhost.gone"),
+    *("vhost.clear", "vhost.gone", "policy.clear"),
 }
 """Steps whose arguments have no room for a label"""
 KEPT = 5
@@ -97,7 +99,7 @@ class UserOperator:
         which = self._chance.random()
         if which < 0.3:
             return self._rule(name, label)
-        if which < 0.45:
+        if which < 0.55:
             return self._vhost(label)
         what = self._chance.random()
         there = process.core.replica.contents.access.users.get(name)
@@ -130,6 +132,10 @@ class UserOperator:
 
     def _vhost(self, label: str) -> Configure:
         what, vhost = self._chance.random(), self._chance.choice(VHOSTS)
+        if what < 0.15:
+            return set_rule_step(Rule(POLICY, vhost, "p", "", Policy(label, 0, {"alternate-exchange": "e"})))
+        if what < 0.2:
+            return clear_rule_step(POLICY, vhost, "p")
         if what < 0.5:
             return set_rule_step(Rule(VHOST, vhost, vhost, "", Vhost(label)))
         return clear_rule_step(VHOST, vhost, vhost) if what < 0.75 else vhost_gone_step(vhost)

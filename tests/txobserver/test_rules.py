@@ -34,12 +34,14 @@ from txobserver.rules import (
     MAX_QUEUES,
     MOST_RULES,
     PERMISSION,
+    POLICY,
     TOPIC_PERMISSION,
     USER_LIMIT,
     VHOST,
     VHOST_LIMIT,
     Limit,
     Permission,
+    Policy,
     Rule,
     TopicPermission,
     Value,
@@ -53,6 +55,7 @@ from txobserver.state.contents import Contents
 from txobserver.vhosts import beside, full_name, local_name, parts_of, vhost_of
 
 SOME = Permission("a", "b", "c")
+POLICY_VALUE = Policy("^e", 0, {"alternate-exchange": "e"})
 DEFAULT = place(VHOST, "/", "/", "")
 
 
@@ -199,6 +202,13 @@ def test_the_history_shows_what_a_rule_was_and_is() -> None:
         Rule(VHOST, "v", "v", "", Vhost("", ("a", "a"))),
         Rule(VHOST, "v", "v", "", Vhost("", ("",))),
         Rule(VHOST, "v", "v", "", SOME),
+        Rule(POLICY, "/", "p", "x", POLICY_VALUE),
+        Rule(POLICY, "", "p", "", POLICY_VALUE),
+        Rule(POLICY, "/", "p", "", Policy("x" * 1025, 0, {"alternate-exchange": "e"})),
+        Rule(POLICY, "/", "p", "", Policy("", 2**31, {"alternate-exchange": "e"})),
+        Rule(POLICY, "/", "p", "", Policy("", 0, {})),
+        Rule(POLICY, "/", "p", "", Policy("", 0, {"alternate-exchange": "e", "message-ttl": "1"})),
+        Rule(POLICY, "/", "p", "", Policy("", 0, {"alternate-exchange": "e" * 4096})),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused_before_it_is_kept(rule: Rule) -> None:
@@ -225,7 +235,8 @@ def vhost(name: str = "v", description: str = "") -> Rule:
 def test_a_virtual_host_takes_its_rules_along_and_none_comes_while_it_goes() -> None:
     access = kept()
     assert applied(access, set_rule_step(permission(vhost="v"))) is Refusal.NO_VHOST
-    for rule in (vhost(), vhost("v", "again"), permission(vhost="v"), permission(), limit("v"), limit("/")):
+    policy = Rule(POLICY, "v", "p", "", POLICY_VALUE)
+    for rule in (vhost(), vhost("v", "again"), permission(vhost="v"), permission(), limit("v"), limit("/"), policy):
         assert applied(access, set_rule_step(rule)) is None
     assert applied(access, clear_rule_step(VHOST, "v", "v")) is None
     assert rules(access) == [permission(), limit("/"), Rule(VHOST, "v", "v", "", Vhost("again", (), True))]
@@ -302,3 +313,16 @@ def test_no_name_of_one_virtual_host_is_a_full_name_in_another() -> None:
     names = ["", "q", "\0", "\0v\0q", "\0/\0q", "v\0q", "\0\0", "/"]
     full = [full_name(where, name) for where in ("/", "v", "v/", "") for name in names]
     assert len(set(full)) == len(full)
+
+
+def test_a_policy_is_of_a_virtual_host_and_of_no_user() -> None:
+    access = kept()
+    policy = Rule(POLICY, "/", "u", "", POLICY_VALUE)
+    assert applied(access, set_rule_step(policy)) is None
+    assert applied(access, set_rule_step(msgspec.structs.replace(policy, vhost="v"))) is Refusal.NO_VHOST
+    applied(access, audited_step(set_rule_step(policy), Origin("root", "::1", "a", 1), 10))
+    shown = '{"vhost":"/","pattern":"^e","priority":0,"definition":{"alternate-exchange":"e"}}'
+    assert access.changes[-1].after == shown
+    applied(access, delete_user_step("u"))
+    assert rules(access) == [policy]
+    assert applied(access, clear_rule_step(POLICY, "/", "u")) is None

@@ -1,1 +1,1 @@
-"""``txha users``, ``vhosts``, ``permissions``, ``topic-permissions``, ``limits``: who may use what of the cluster."""
+"""``txha users``, ``vhosts``, ``permissions``, ``topic-permissions``, ``limits``, ``policies``."""

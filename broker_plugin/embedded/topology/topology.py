@@ -82,10 +82,17 @@ class Topology:
     priorities. ``size``: bytes that all of it is counted for; ``most``: how many those may be. ``walked``: how many
     exchanges and bindings the last ``route`` has looked at; ``compared``: with how many headers of bindings it has
     compared those of the message. ``to_sweep`` is called when there is something to be swept out.
+    ``alternate_of`` tells which alternate exchange a policy gives to an exchange that was declared without one.
     """
 
-    def __init__(self, most: int = MOST_BYTES, to_sweep: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        most: int = MOST_BYTES,
+        to_sweep: Callable[[], object] = lambda: None,
+        alternate_of: Callable[[str], str | None] = lambda name: None,
+    ) -> None:
         self.most = most
+        self._alternate_of = alternate_of
         self._to_sweep = to_sweep
         self.size = 0
         self.walked = self.compared = 0
@@ -320,8 +327,11 @@ class Topology:
             self.compared += exchange.router.compared
             queues.update((hit.name, None) for hit in hits if hit.to_queue)
             names = [hit.name for hit in hits if not hit.to_queue]
-            if not hits and exchange.alternate is not None:
-                names.append(exchange.alternate)
+            if not hits:
+                alternate = exchange.alternate
+                if alternate is None:
+                    alternate = self._alternate_of(exchange.name)
+                names += [] if alternate is None else [alternate]
             for name in names:
                 if name not in seen and name in self.exchanges:
                     seen.add(name)

@@ -15,10 +15,12 @@ from txobserver.refusal import Refusal
 from txobserver.rules import (
     MAX_QUEUES,
     PERMISSION,
+    POLICY,
     VHOST,
     VHOST_LIMIT,
     Limit,
     Permission,
+    Policy,
     Rule,
     Vhost,
     clear_rule_step,
@@ -280,3 +282,92 @@ def test_no_one_connects_to_a_virtual_host_that_is_being_deleted(hosts: Hosts) -
     with pytest.raises(pika.exceptions.ProbableAccessDeniedError, match="vhost v not found"):
         hosts.connect("v")
     del connection
+
+
+# -- policies
+
+
+def policy(hosts: Hosts, name: str, pattern: str, alternate: str, priority: int = 0, vhost: str = "/") -> None:
+    hosts.do(set_rule_step(Rule(POLICY, vhost, name, "", Policy(pattern, priority, {"alternate-exchange": alternate}))))
+
+
+def catchers(channel: Any, *names: str) -> None:
+    """Fanout exchanges, each with a queue of its name."""
+    for name in names:
+        channel.exchange_declare(name, "fanout", durable=True)
+        channel.queue_declare(name, durable=True)
+        channel.queue_bind(name, name)
+
+
+def test_a_policy_holds_of_what_is_declared_and_of_what_will_be_and_its_changes_at_once(hosts: Hosts) -> None:
+    """``policy applied at declare only``: also on a channel whose routes are remembered."""
+    channel = hosts.channel("/")
+    catchers(channel, "a", "b")
+    channel.exchange_declare("e1", "direct", durable=True)
+    channel.exchange_declare("h", "headers", durable=True)
+    expected: list[bytes] = []
+
+    def publish(body: bytes, comes: bool) -> None:
+        for exchange in ("e1", "h", "amq.direct"):
+            channel.basic_publish(exchange, "k", body)
+            expected.extend([body] * comes)
+
+    publish(b"before", False)
+    policy(hosts, "p", "", "a")
+    publish(b"with it", True)
+    channel.exchange_declare("e2", "direct", durable=True)
+    channel.basic_publish("e2", "k", b"later")
+    assert texts(channel, "a") == [*expected, b"later"]
+    expected.clear()
+    policy(hosts, "p", "^e", "b")
+    channel.basic_publish("amq.direct", "k", b"fits no more")
+    channel.basic_publish("e1", "k", b"to the other")
+    assert (texts(channel, "a"), texts(channel, "b")) == ([], [b"to the other"])
+    hosts.do(clear_rule_step(POLICY, "/", "p"))
+    publish(b"after", False)
+    assert (texts(channel, "a"), texts(channel, "b")) == ([], [])
+
+
+def test_the_policy_with_the_highest_priority_holds_and_the_exchange_s_own_argument_before_it(hosts: Hosts) -> None:
+    channel = hosts.channel("/")
+    catchers(channel, "a", "b", "c", "own")
+    channel.exchange_declare("e", "direct", durable=True)
+    channel.exchange_declare("f", "direct", durable=True, arguments={"alternate-exchange": "own"})
+    policy(hosts, "z", "^e$", "a", 1)
+    policy(hosts, "y", ".*", "b", 2)
+    policy(hosts, "x", "^e$", "c", -7)
+    channel.basic_publish("e", "k", b"1")
+    channel.basic_publish("f", "k", b"2")
+    policy(hosts, "y", ".*", "b", 0)
+    channel.basic_publish("e", "k", b"3")
+    policy(hosts, "w", "^e$", "c", 1)
+    channel.basic_publish("e", "k", b"4")
+    assert [texts(channel, name) for name in ("a", "b", "c", "own")] == [[b"3"], [b"1"], [b"4"], [b"2"]]
+
+
+def test_a_policy_counts_in_its_own_virtual_host(hosts: Hosts) -> None:
+    channels = {vhost: hosts.channel(vhost) for vhost in ("/", "v")}
+    for channel in channels.values():
+        catchers(channel, "a")
+        channel.exchange_declare("e", "direct", durable=True)
+    policy(hosts, "p", "^e$", "a", vhost="v")
+    for channel in channels.values():
+        channel.basic_publish("e", "k", b"x")
+    assert (texts(channels["/"], "a"), texts(channels["v"], "a")) == ([], [b"x"])
+    hosts.do(clear_rule_step(VHOST, "v", "v"))
+    hosts.served.wait_for(lambda: hosts.served.broker.rights.vhosts() == ["w"])
+    hosts.add("v")
+    again = hosts.channel("v")
+    catchers(again, "a")
+    again.exchange_declare("e", "direct", durable=True)
+    again.basic_publish("e", "k", b"y")
+    assert texts(again, "a") == []
+
+
+def test_a_policy_whose_exchange_is_not_there_or_is_the_exchange_itself(hosts: Hosts) -> None:
+    channel = hosts.channel("/")
+    channel.exchange_declare("e", "direct", durable=True)
+    for alternate in ("absent", "e", ""):
+        policy(hosts, "p", "^e$", alternate)
+        channel.basic_publish("e", "k", b"x")
+    assert channel.queue_declare("", exclusive=True).method.message_count == 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from broker_plugin.cli.access import cluster_asked, limits, permissions, vhosts
+from broker_plugin.cli.access import cluster_asked, limits, permissions, policies, vhosts
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.layout import NodeEntry
 from recovery.reader.node_admin import AdminError
@@ -168,3 +168,24 @@ def test_virtual_hosts_are_listed(node: Node) -> None:
     assert json.loads(run(vhosts.app, "list", "--json")[1]) == node.answer
     lines = [line.split() for line in run(vhosts.app, "list")[1].split("\n")]
     assert ["v", "d", "t", "there"] in lines and ["w", "d", "t", "being", "deleted"] in lines
+
+
+POLICY = {
+    "kind": "policy", "vhost": "/", "name": "p", "scope": "", "pattern": "^e", "priority": -2,
+    "definition": {"alternate-exchange": "a"},
+}
+
+
+def test_a_policy_is_set_listed_and_cleared(node: Node) -> None:
+    node.answer = POLICY
+    said = run(policies.app, "set", "p", "^e", '{"alternate-exchange": "a"}', "--priority", "-2")
+    assert said == (0, "policy p holds in /, says b\n")
+    assert node.asked.pop() == ("rules.set", {key: value for key, value in POLICY.items() if key != "scope"})
+    assert run(policies.app, "clear", "p", "-p", "v") == (0, "policy p holds no more in v, says b\n")
+    assert node.asked.pop() == ("rules.clear", {"kind": "policy", "vhost": "v", "name": "p"})
+    node.answer = [POLICY]
+    assert json.loads(run(policies.app, "list", "--json")[1]) == [POLICY]
+    assert "alternate-exchange" in run(policies.app, "list")[1]
+    for wrong in ("{", "[]", "x"):
+        with pytest.raises(BadArgument, match="a definition is an object of JSON"):
+            run(policies.app, "set", "p", "^e", wrong)

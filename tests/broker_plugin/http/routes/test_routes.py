@@ -126,7 +126,7 @@ def test_a_body_that_is_too_long_is_not_read(client: TestClient, node: FakeNode)
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "//api/whoami", "/api", "/api/", "/api/whoami/", "/api/vhost", "/api/permission", "/api/policies",
+        "/", "//api/whoami", "/api", "/api/", "/api/whoami/", "/api/vhost", "/api/permission", "/api/policy",
         "/api/users/a/b", "/api/users/..", "/api/users/%2e%2e/%2e%2e/etc/passwd", "/api/%75sers", "/api/users%2Fada",
         "/api/users/ada%00", "/api/users/ADA", "/etc/passwd", "/api/txha/calls/..%2f..",
     ],

@@ -168,3 +168,62 @@ def test_a_virtual_host_that_cannot_be(path: str, body: Any, reason: str, client
     assert node.only_default()
     answer = client.delete("/api/vhosts/%2F")
     assert (answer.status_code, answer.json()["reason"]) == (400, "the default virtual host cannot be deleted")
+
+
+# -- policies
+
+POLICY = {"pattern": "^e", "definition": {"alternate-exchange": "a"}, "priority": 2, "apply-to": "exchanges"}
+
+
+def test_a_policy_is_set_shown_and_cleared(client: TestClient, node: FakeNode) -> None:
+    assert client.put("/api/policies/%2F/p", json=POLICY).status_code == 201
+    assert client.put("/api/policies/%2F/p", json=POLICY | {"name": "p", "vhost": "/"}).status_code == 204
+    shown = {"vhost": "/", "name": "p", **POLICY}
+    assert client.get("/api/policies/%2F/p").json() == shown
+    assert client.get("/api/policies").json() == client.get("/api/policies/%2F").json() == [shown]
+    assert client.delete("/api/policies/%2F/p").status_code == 204
+    assert client.delete("/api/policies/%2F/p").status_code == client.get("/api/policies/%2F/p").status_code == 404
+    assert client.put("/api/policies/x/p", json=POLICY).status_code == 404
+    body = {"pattern": "", "definition": {"alternate-exchange": "a"}}
+    assert client.put("/api/policies/%2F/q", json=body).status_code == 201
+    assert client.get("/api/policies/%2F/q").json()["priority"] == 0
+
+
+def test_a_policymaker_makes_policies_where_it_has_permissions(client: TestClient, node: FakeNode) -> None:
+    client.put("/api/vhosts/v")
+    client.put("/api/policies/v/hidden", json=POLICY)
+    login = basic("pol")
+    assert client.put("/api/policies/%2F/p", json=POLICY, headers=login).status_code == 401
+    client.put("/api/permissions/%2F/pol", json=SOME)
+    assert client.put("/api/policies/%2F/p", json=POLICY, headers=login).status_code == 201
+    assert [each["name"] for each in client.get("/api/policies", headers=login).json()] == ["p"]
+    for method, path in (("GET", "v"), ("GET", "v/hidden"), ("PUT", "v/p"), ("DELETE", "v/hidden")):
+        assert client.request(method, f"/api/policies/{path}", json=POLICY, headers=login).status_code == 401
+    for user in ("mon", "man", "none"):
+        assert client.get("/api/policies", headers=basic(user)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"pattern": None}, "pattern must be a text"),
+        ({"pattern": "["}, "pattern: '[' is no pattern that can be matched here"),
+        ({"priority": "1"}, "priority must be a whole number"),
+        ({"priority": 2**31}, "priority must be a whole number"),
+        ({"definition": {}}, "definition must be an object with alternate-exchange"),
+        ({"definition": {"max-length": 1}}, "'max-length' would have no effect here"),
+        ({"definition": {"alternate-exchange": 1}}, "alternate-exchange must be the name of an exchange"),
+        ({"apply-to": "queues"}, "apply-to is all or exchanges"),
+        ({"x": 1}, "a policy has no 'x'"),
+    ],
+)
+def test_a_policy_that_cannot_be(given: dict[str, Any], reason: str, client: TestClient, node: FakeNode) -> None:
+    answer = client.put("/api/policies/%2F/p", json=POLICY | given)
+    assert answer.status_code == 400 and answer.json()["reason"].startswith(reason)
+    assert node.only_default()
+
+
+def test_there_are_no_operator_policies(client: TestClient) -> None:
+    assert client.get("/api/operator-policies").json() == client.get("/api/operator-policies/%2F").json() == []
+    answer = client.put("/api/operator-policies/%2F/p", json={"pattern": "", "definition": {"max-length": 1}})
+    assert answer.status_code == 400 and answer.json()["reason"].startswith("nothing that an operator policy can say")

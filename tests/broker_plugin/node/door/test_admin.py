@@ -196,7 +196,7 @@ async def test_a_rule_says_whose_change_it_is(node: Node) -> None:
         (PERMISSION | {"name": "a\0b"}, "a name with a zero in it"),
         (PERMISSION | {"scope": "x"}, "a permission of 'x'"),
         (PERMISSION | {"vhost": 1}, "^vhost and scope are texts$"),
-        (PERMISSION | {"kind": "x"}, "^a kind is one of permission, topic_permission, user_limit, vhost_limit, vhost$"),
+        (PERMISSION | {"kind": "x"}, "^a kind is one of permission, .*, vhost, policy$"),
         (LIMIT | {"most": "3"}, "^a limit is a whole number, -1 for none$"),
         (LIMIT | {"most": True}, "^a limit is a whole number, -1 for none$"),
         (LIMIT | {"most": -2}, "a limit of -2"),
@@ -231,3 +231,36 @@ async def test_virtual_hosts_are_added_changed_and_deleted(node: Node) -> None:
         await node.ask("rules.set", **added)
     with pytest.raises(CommandRefused, match="the default virtual host cannot be deleted"):
         await node.ask("rules.clear", kind="vhost", vhost="/", name="/")
+
+
+POLICY = {"kind": "policy", "vhost": "/", "name": "p", "pattern": "^e", "definition": {"alternate-exchange": "e"}}
+
+
+async def test_a_policy_is_set_and_cleared(node: Node) -> None:
+    assert (await node.ask("rules.set", **POLICY))["added"]
+    assert not (await node.ask("rules.set", **POLICY, priority=-3))["added"]
+    (shown,) = await node.ask("rules.list", kinds=["policy"])
+    assert shown == POLICY | {"scope": "", "priority": -3}
+    await node.ask("rules.clear", kind="policy", vhost="/", name="p")
+    with pytest.raises(CommandRefused, match=r"^there is no policy of 'p'$"):
+        await node.ask("rules.clear", kind="policy", vhost="/", name="p")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"priority": "1"}, "^a priority is a whole number$"),
+        ({"priority": True}, "^a priority is a whole number$"),
+        ({"priority": 2**31}, "a priority of 2147483648"),
+        ({"pattern": "("}, "is no pattern"),
+        ({"definition": None}, "^a definition is an object with alternate-exchange$"),
+        ({"definition": {}}, "^a definition is an object with alternate-exchange$"),
+        ({"definition": {"message-ttl": 1}}, "^'message-ttl' in a policy would have no effect here; leave it out$"),
+        ({"definition": {"alternate-exchange": 1}}, "^alternate-exchange is the name of an exchange$"),
+        ({"vhost": "x"}, "^there is no virtual host 'x'"),
+    ],
+)
+async def test_a_policy_that_cannot_be(given: dict[str, Any], said: str, node: Node) -> None:
+    with pytest.raises(CommandRefused, match=said):
+        await node.ask("rules.set", **(POLICY | given))
+    assert list(node.access.rules.values()) == [DEFAULT]
