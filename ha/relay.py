@@ -22,12 +22,14 @@ RELAYED = ACCESS
 
 
 class StepRelay:
-    """Of one node. ``waiting``: who waits for the answer to which request."""
+    """Of one node. ``waiting``: who waits for the answer to which request. ``first``: requests are numbered from there
+    on; another process of the node has another one, so no answer to an earlier one's request is taken for one to ours
+    (``answered_after_a_restart``)."""
 
-    def __init__(self, emit: Callable[[Effect], None]) -> None:
+    def __init__(self, emit: Callable[[Effect], None], first: int) -> None:
         self.waiting: dict[int, Done] = {}
         self._emit = emit
-        self._last = 0
+        self._last = first
 
     def here(self, step: Configure, done: Done, append: Callable[[Configure, Done], None]) -> None:
         """Ask this node's own ledger, as the primary."""

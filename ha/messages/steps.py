@@ -11,7 +11,8 @@ from ha.messages.numbers import Number
 
 
 class StepAsk(msgspec.Struct, array_like=True, tag=51):
-    """Append this step. ``number`` names the request; the node that asks does not give it to another one."""
+    """Append this step. ``number`` names the request; the node that asks does not give it to another one,
+    nor does a later process of it."""
 
     generation: Number
     number: Number

@@ -206,6 +206,24 @@ def test_backup_that_becomes_primary_while_its_operator_waits() -> None:
     assert set(cluster.said.values()) == {OUTCOME_UNKNOWN}
 
 
+def test_answered_after_a_restart() -> None:
+    """A seed found it: the answer to what the former process had asked was told to whom the next one asks for."""
+    cluster = UsersCluster()
+    cluster.settled()
+    primary, node = cluster.primary, backups_of(cluster)[0]
+    primary.disk_held = True
+    cluster.ask(node, "first", add_user_step("u", "h"))
+    cluster.run(lambda: primary.core.replica.tail.sequence > primary.core.replica.durable)
+    cluster.kill(node.name)
+    back = cluster.start(node.name)
+    cluster.run(lambda: back.core.role.desk_at == primary.name)
+    cluster.ask(back, "second", delete_user_step("absent"))
+    cluster.run(lambda: bool(back.core.relay.waiting))
+    primary.disk_held = False
+    cluster.run(lambda: "second" in cluster.said)
+    assert cluster.said["second"] == Refusal.GONE
+
+
 def test_asked_in_the_turn_of_a_promotion() -> None:
     """A seed found it: what the node was about to ask of the former primary left it when it was primary itself."""
     cluster = UsersCluster()
