@@ -16,7 +16,10 @@ from broker_plugin.http.asking import AskedNode
 from broker_plugin.http.errors import HttpError, bad_request
 from broker_plugin.http.login import MANAGEMENT
 from broker_plugin.http.reading import name_in
+from broker_plugin.http.routes.kept_rules import rules
 from broker_plugin.http.routing import Api, Asking
+from txobserver.rules import VHOST
+from txobserver.vhosts import DEFAULT_VHOST
 
 LIVE_SECONDS = 3.0
 """In which the loop of a node that lives has come to answer."""
@@ -110,8 +113,12 @@ async def protocol_listener(asking: Asking) -> Response:
 
 
 async def virtual_hosts(asking: Asking) -> Response:
-    """Whether this node serves what is in the virtual host: as primary, or as a backup that is ready for it."""
+    """Whether this node serves what is in the virtual hosts: as primary, or as a backup that is ready for it."""
     health = await asking.node.ask("door.health")
     if health["ready"]:
         return _checked(None)
-    return _checked("Some virtual hosts are down", **{"virtual-hosts": ["/"]})
+    try:
+        names = [rule["name"] for rule in await rules(asking, VHOST)]
+    except HttpError:  # the cluster keeps no users yet, and so one virtual host
+        names = [DEFAULT_VHOST]
+    return _checked("Some virtual hosts are down", **{"virtual-hosts": names})
