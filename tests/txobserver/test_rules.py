@@ -269,6 +269,17 @@ def test_a_virtual_host_has_gone_when_nothing_is_declared_there() -> None:
     assert configured(contents, set_rule_step(vhost())).refusal is None
 
 
+def test_a_binding_keeps_a_virtual_host_from_going() -> None:
+    """Both its ends may be predeclared, so that nothing else is declared there."""
+    contents = contents_with(vhost())
+    bound = BindingSpec(full_name("v", "amq.topic"), full_name("v", "amq.fanout"), False, "k", {})
+    for step in (binding_step(bound), clear_rule_step(VHOST, "v", "v")):
+        assert configured(contents, step).refusal is None
+    assert configured(contents, vhost_gone_step("v")).refusal is Refusal.NOT_EMPTY
+    configured(contents, delete_exchange_step(full_name("v", "amq.topic")))
+    assert configured(contents, vhost_gone_step("v")).refusal is None
+
+
 def contents_with(*kept_rules: Rule) -> Contents:
     contents = Contents(MemoryBase(), Meta(Position(0, 0), []))
     for step in (found_users_step([], ""), *map(set_rule_step, kept_rules)):

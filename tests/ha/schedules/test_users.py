@@ -30,6 +30,7 @@ from txobserver.ids import Position
 from txobserver.outcomes import OutcomesMeta
 from txobserver.ports.store import MemoryBase, Meta
 from txobserver.refusal import Refusal
+from txobserver.rules import MAX_CHANNELS, USER_LIMIT, Limit, Rule, set_rule_step
 
 
 class UsersCluster(MemoryCluster):
@@ -164,12 +165,15 @@ def test_a_copy_in_slices_of_one_user(cluster: UsersCluster) -> None:
     small.settled()
     for number in range(3):
         assert small.carried_out(small.primary, f"add {number}", add_user_step(f"u{number}", "hash")) is None
+        limit = Rule(USER_LIMIT, "", f"u{number}", MAX_CHANNELS, Limit(number))
+        assert small.carried_out(small.primary, f"limit {number}", set_rule_step(limit)) is None
     victim = backups_of(small)[0].name
     small.kill(victim)
     begin_the_log_behind_everything(small)
     back = small.start(victim, wipe=True)
     all_agree(small)
     assert list(users(back)) == ["u0", "u1", "u2"] and len(digests(small)) == 1
+    assert [rule.name for rule in back.core.replica.contents.access.rules.values()] == ["u0", "u1", "u2"]
 
 
 def test_primary_lost_while_an_operator_waits() -> None:

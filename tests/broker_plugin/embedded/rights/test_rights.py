@@ -20,11 +20,13 @@ from txobserver.rules import (
     PERMISSION,
     TOPIC_PERMISSION,
     USER_LIMIT,
+    VHOST,
     VHOST_LIMIT,
     Limit,
     Permission,
     Rule,
     TopicPermission,
+    Vhost,
     clear_rule_step,
     set_rule_step,
 )
@@ -343,3 +345,36 @@ def test_a_deleted_user_may_do_nothing_while_its_connections_end(ruled: Ruled) -
     client.publish("k", b"x", exchange="e")
     ruled.do(delete_user_step("u"))
     assert tried(ruled, client, publish("e")) is not None
+
+
+def test_a_limit_of_none_closes_a_virtual_host(ruled: Ruled) -> None:
+    ruled.allow(".*", ".*", ".*")
+    ruled.limit(VHOST_LIMIT, MAX_CONNECTIONS, 0)
+    with pytest.raises(AmqpError, match=r"connection limit \(0\) is reached"):
+        ruled.connect("u")
+
+
+def test_the_connections_and_channels_of_a_user_are_counted_in_all_virtual_hosts_together(ruled: Ruled) -> None:
+    ruled.allow(".*", ".*", ".*")
+    ruled.do(set_rule_step(Rule(VHOST, "v", "v", "", Vhost())))
+    ruled.do(set_rule_step(Rule(PERMISSION, "v", "u", "", Permission(".*", ".*", ".*"))))
+    ruled.limit(USER_LIMIT, MAX_CONNECTIONS, 2)
+    ruled.limit(USER_LIMIT, MAX_CHANNELS, 2)
+    here, there = ruled.connect("u"), ruled.connect("u", "v")
+    with pytest.raises(AmqpError, match="user connection limit"):
+        ruled.connect("u", "v")
+    for connection in (here, there):
+        ruled.client(connection)
+    with pytest.raises(AmqpError, match="maximum allowed user limit"):
+        ruled.client(there)
+
+
+def test_nothing_is_kept_of_who_has_gone(ruled: Ruled) -> None:
+    ruled.allow(".*", ".*", ".*")
+    clients = [ruled.user() for _ in range(3)]
+    for client in clients:
+        client.channel.session.close()  # type: ignore[attr-defined]
+    ruled.root.channel.session.close()  # type: ignore[attr-defined]
+    ruled.settle()
+    book = ruled.broker.rights
+    assert (book._of, book._counts, dict(book._connections)) == ({}, {}, {})
