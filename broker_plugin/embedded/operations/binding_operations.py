@@ -53,9 +53,9 @@ class BindingOperations:
     def _check_rights(self, channel: Requester, request: BindRequest) -> None:
         """What takes messages in is written to, and what gives them is read."""
         rights, kind = channel.owner.rights, QUEUE if request.to_queue else EXCHANGE
+        rights.check(WRITE, kind, request.destination)
         if not request.to_queue:
             check_not_default(request.destination)
-        rights.check(WRITE, kind, request.destination)
         check_not_default(request.source)
         rights.check(READ, EXCHANGE, request.source)
         if self._broker.topology.is_topic(request.source):

@@ -162,6 +162,16 @@ def _fresh(patterns: dict[str, str]) -> Ruled:
     return harness
 
 
+def test_the_permission_of_a_destination_is_asked_for_before_it_is_found_to_be_the_default_exchange() -> None:
+    """In this order RabbitMQ 3.10 answers."""
+    harness = _fresh({"read": ".*"})
+    text = "write access to exchange 'amq.default' in vhost '/' refused for user 'u'"
+    assert tried(harness, harness.user(), binding("bind", "e", "", False)) == text
+    harness.allow(read=".*", write=".*")
+    text = "operation not permitted on the default exchange"
+    assert tried(harness, harness.user(), binding("bind", "e", "", False)) == text
+
+
 def test_to_look_needs_no_permission(ruled: Ruled) -> None:
     ruled.allow()
     client = ruled.user()
