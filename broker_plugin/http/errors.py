@@ -32,6 +32,10 @@ class HttpError(Exception):
         return JSONResponse({"error": self.error, "reason": self.reason}, self.status, self.headers)
 
 
+class NotFound(HttpError):
+    """There is no such object."""
+
+
 def bad_request(reason: str) -> HttpError:
     """The request itself is wrong."""
     return HttpError(400, "bad_request", reason)
@@ -39,7 +43,7 @@ def bad_request(reason: str) -> HttpError:
 
 def not_found() -> HttpError:
     """There is no such object."""
-    return HttpError(404, "Object Not Found", "Not Found")
+    return NotFound(404, "Object Not Found", "Not Found")
 
 
 def not_authorised(reason: str) -> HttpError:

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from broker_plugin.http.errors import bad_request, not_found
+from broker_plugin.http.errors import bad_request
 from broker_plugin.http.login import ADMINISTRATOR
 from broker_plugin.http.reading import name_in, read_object
 from broker_plugin.http.routes.kept_rules import check_user, check_vhost, clear, rules, set_rule
@@ -55,15 +55,14 @@ class Limits:
         most = given.get("value")
         if type(most) is not int or not -1 <= most <= LARGEST_LIMIT:
             raise bad_request(f"value must be a whole number: -1 for none, or from 0 to {LARGEST_LIMIT}")
-        return await set_rule(asking, await self._place(asking) | {"most": most})
+        await set_rule(asking, await self._place(asking) | {"most": most})
+        return Response(status_code=204)
 
     async def delete(self, asking: Asking) -> Response:
-        """Takes one away."""
+        """Takes one away, if there is one."""
         place = await self._place(asking)
-        there = [rule for rule in await rules(asking, self._kind) if place.items() <= rule.items()]
-        if not there:
-            raise not_found()
-        await clear(asking, place)
+        if any(place.items() <= rule.items() for rule in await rules(asking, self._kind)):
+            await clear(asking, place)
         return Response(status_code=204)
 
     async def _place(self, asking: Asking) -> dict[str, Any]:

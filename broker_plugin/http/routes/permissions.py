@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from broker_plugin.embedded.rights.patterns import PatternRefused, matcher
-from broker_plugin.http.errors import bad_request, not_found
+from broker_plugin.http.errors import NotFound, bad_request, not_found
 from broker_plugin.http.login import ADMINISTRATOR
 from broker_plugin.http.reading import name_in, read_object
 from broker_plugin.http.routes.kept_rules import check_user, check_vhost, clear, rules, set_rule
@@ -16,7 +16,7 @@ from broker_plugin.http.routing import Api, Asking
 from txobserver.rules import PERMISSION, TOPIC_PERMISSION
 
 PATTERNS = {PERMISSION: ("configure", "write", "read"), TOPIC_PERMISSION: ("write", "read")}
-SAID_ANYWAY = frozenset({"user", "vhost", "name"})
+SAID_ANYWAY = frozenset({"user", "username", "vhost", "name"})
 """What the path has said already, and tools such as rabbitmqadmin say again"""
 
 
@@ -31,7 +31,7 @@ def routes(api: Api) -> list[BaseRoute]:
         api.route("/api/users/{user}/permissions", ["GET"], ADMINISTRATOR, list_permissions),
         api.route("/api/vhosts/{vhost}/permissions", ["GET"], ADMINISTRATOR, list_permissions),
         api.route("/api/topic-permissions", ["GET"], ADMINISTRATOR, list_topics),
-        api.route(topics, ["GET"], ADMINISTRATOR, list_topics),
+        api.route(topics, ["GET"], ADMINISTRATOR, get_topics),
         api.route(topics, ["PUT"], ADMINISTRATOR, put_topic),
         api.route(topics, ["DELETE"], ADMINISTRATOR, delete_topics),
         api.route(topics + "/{exchange}", ["DELETE"], ADMINISTRATOR, delete_topics),
@@ -64,8 +64,16 @@ async def delete_permission(asking: Asking) -> Response:
 
 
 async def list_topics(asking: Asking) -> Response:
-    """All, or those of the user and of the virtual host that the path names."""
+    """All, or those of the user or of the virtual host that the path names."""
     return JSONResponse([_shown_topic(rule) for rule in await _named(asking, TOPIC_PERMISSION)])
+
+
+async def get_topics(asking: Asking) -> Response:
+    """Those of a user in a virtual host; 404 if there are none, as with RabbitMQ."""
+    found = await _named(asking, TOPIC_PERMISSION)
+    if not found:
+        raise not_found()
+    return JSONResponse([_shown_topic(rule) for rule in found])
 
 
 async def put_topic(asking: Asking) -> Response:
@@ -100,8 +108,11 @@ async def _named(asking: Asking, kind: str) -> list[dict[str, Any]]:
 
 async def _put(asking: Asking, kind: str, scope: str, given: dict[str, Any] | None = None) -> Response:
     given = await read_object(asking.request) if given is None else given
-    user = await check_user(asking, name_in(asking.request, "user"))
-    vhost = await check_vhost(asking, name_in(asking.request, "vhost"))
+    try:
+        user = await check_user(asking, name_in(asking.request, "user"))
+        vhost = await check_vhost(asking, name_in(asking.request, "vhost"))
+    except NotFound:
+        raise bad_request("vhost_or_user_not_found") from None
     patterns = PATTERNS[kind]
     if missing := [each for each in patterns if not isinstance(given.get(each), str)]:
         raise bad_request(f"{missing[0]} must be a text, the pattern of the names")

@@ -8,15 +8,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from broker_plugin.http.errors import bad_request, not_found
-from broker_plugin.http.login import ADMINISTRATOR, MANAGEMENT
+from broker_plugin.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING
 from broker_plugin.http.reading import name_in, read_object
 from broker_plugin.http.routes.kept_rules import clear, rules, set_rule
 from broker_plugin.http.routing import Api, Asking
-from txobserver.rules import LONGEST_SCOPE, VHOST
+from txobserver.rules import LONGEST_SCOPE, PERMISSION, VHOST
 from txobserver.vhosts import DEFAULT_VHOST
 
 KNOWN = frozenset({"name", "description", "tags", "tracing", "default_queue_type"})
 """What a virtual host can be given"""
+SEES_ALL = frozenset({ADMINISTRATOR, MONITORING})
+"""Tags of users who see all virtual hosts"""
 QUEUE_TYPES = (None, "", "undefined", "classic")
 """Kinds of queues that may be the default: there is one kind here, which stands for all of these."""
 
@@ -26,15 +28,19 @@ def routes(api: Api) -> list[BaseRoute]:
     one = "/api/vhosts/{vhost}"
     return [
         api.route("/api/vhosts", ["GET"], MANAGEMENT, list_vhosts),
-        api.route(one, ["GET"], MANAGEMENT, get_vhost),
+        api.route(one, ["GET"], ADMINISTRATOR, get_vhost),
         api.route(one, ["PUT"], ADMINISTRATOR, put_vhost),
         api.route(one, ["DELETE"], ADMINISTRATOR, delete_vhost),
     ]
 
 
 async def list_vhosts(asking: Asking) -> Response:
-    """All of them, but for those that are being deleted."""
-    return JSONResponse([_shown(rule) for rule in await rules(asking, VHOST) if not rule["going"]])
+    """All of them that the user may connect to, but for those that are being deleted; others see them all."""
+    found = [rule for rule in await rules(asking, VHOST) if not rule["going"]]
+    if SEES_ALL.isdisjoint(asking.login.tags):
+        own = {rule["vhost"] for rule in await rules(asking, PERMISSION) if rule["name"] == asking.login.user}
+        found = [rule for rule in found if rule["name"] in own]
+    return JSONResponse([_shown(rule) for rule in found])
 
 
 async def get_vhost(asking: Asking) -> Response:
@@ -43,7 +49,7 @@ async def get_vhost(asking: Asking) -> Response:
 
 
 async def put_vhost(asking: Asking) -> Response:
-    """Adds one, or gives it another description and other tags."""
+    """Adds one, or gives it another description and other tags; what is not said stays as it is."""
     name = name_in(asking.request, "vhost")
     if not 1 <= len(name.encode()) <= LONGEST_SCOPE or "\0" in name:
         raise bad_request(f"a virtual host's name has 1 to {LONGEST_SCOPE} bytes, and no zero")
@@ -54,7 +60,10 @@ async def put_vhost(asking: Asking) -> Response:
         raise bad_request("there is no tracing here: leave it out")
     if given.get("default_queue_type") not in QUEUE_TYPES:
         raise bad_request("there is one kind of queue here: leave default_queue_type out")
-    description, tags = given.get("description") or "", _tags(given)
+    there = next((rule for rule in await rules(asking, VHOST) if rule["name"] == name), None)
+    kept = {} if there is None else {"description": there["description"], "tags": there["tags"]}
+    given = {**kept, **{key: value for key, value in given.items() if value is not None}}
+    description, tags = given.get("description", ""), _tags(given)
     if not isinstance(description, str):
         raise bad_request("description must be a text")
     rule = {"kind": VHOST, "vhost": name, "name": name, "description": description, "tags": tags}

@@ -27,7 +27,7 @@ def client(node: FakeNode) -> TestClient:
 
 def test_a_permission_is_set_shown_and_cleared(client: TestClient, node: FakeNode) -> None:
     assert client.put("/api/permissions/%2F/mon", json=SOME).status_code == 201
-    assert client.put("/api/permissions/%2F/mon", json=SOME | {"user": "mon", "vhost": "/"}).status_code == 204
+    assert client.put("/api/permissions/%2F/mon", json=SOME | {"username": "mon", "vhost": "/"}).status_code == 204
     shown = {"user": "mon", "vhost": "/", **SOME}
     assert client.get("/api/permissions/%2F/mon").json() == shown
     for path in ("/api/permissions", "/api/users/mon/permissions", "/api/vhosts/%2F/permissions"):
@@ -56,6 +56,7 @@ def test_topic_permissions_of_a_user_are_cleared_all_or_for_one_exchange(client:
     assert client.get("/api/topic-permissions").json() == shown[:2]
     assert client.delete("/api/topic-permissions/%2F/mon").status_code == 204
     assert client.get("/api/topic-permissions").json() == []
+    assert client.get("/api/topic-permissions/%2F/mon").status_code == 404
 
 
 def test_limits_are_set_shown_and_taken_away(client: TestClient, node: FakeNode) -> None:
@@ -64,11 +65,11 @@ def test_limits_are_set_shown_and_taken_away(client: TestClient, node: FakeNode)
         ("/api/vhost-limits/%2F/max-queues", {"vhost": "/", "value": {"max-queues": 5}}),
     ):
         whole, one = path.rsplit("/", 2)[0], path.rsplit("/", 1)[0]
-        assert client.put(path, json={"value": 7}).status_code == 201
+        assert client.put(path, json={"value": 7}).status_code == 204
         assert client.put(path, json={"value": 5}).status_code == 204
         assert client.get(whole).json() == client.get(one).json() == [shown]
         assert client.delete(path).status_code == 204
-        assert client.delete(path).status_code == 404
+        assert client.delete(path).status_code == 204
         assert client.get(whole).json() == client.get(one).json() == []
     assert [rule["vhost"] for rule in node.given("rules.set")] == ["", "", "/", "/"]
 
@@ -87,7 +88,11 @@ def test_limits_are_set_shown_and_taken_away(client: TestClient, node: FakeNode)
 def test_a_user_or_virtual_host_that_is_not_there(path: str, client: TestClient, node: FakeNode) -> None:
     body: dict[str, Any] = SOME | {"value": 1} if "limits" in path else SOME
     body = body | {"exchange": "e"} if "topic" in path else body
-    assert client.put(path, json=body).status_code == 404
+    answer = client.put(path, json=body)
+    if "permissions" in path:
+        assert (answer.status_code, answer.json()["reason"]) == (400, "vhost_or_user_not_found")
+    else:
+        assert answer.status_code == 404
     assert client.delete(path).status_code == 404
     assert client.get(path if "permissions" in path else path.rsplit("/", 1)[0]).status_code == 404
     assert node.only_default()
@@ -134,9 +139,15 @@ def test_a_virtual_host_is_added_shown_and_deleted(client: TestClient, node: Fak
     said = {"description": "d", "tags": ["x", "y"]}
     shown = {"name": "a/b", **said, "metadata": said, "tracing": False}
     assert client.get("/api/vhosts/a%2Fb").json() == shown
-    assert [each["name"] for each in client.get("/api/vhosts", headers=basic("man")).json()] == ["/", "a/b"]
-    assert client.put("/api/permissions/a%2Fb/mon", json=SOME).status_code == 201
-    assert client.put("/api/vhost-limits/a%2Fb/max-queues", json={"value": 1}).status_code == 201
+    assert client.put("/api/vhosts/a%2Fb").status_code == 204
+    assert client.put("/api/vhosts/a%2Fb", json={"description": None}).status_code == 204
+    assert client.get("/api/vhosts/a%2Fb").json() == shown, "what is not said stays"
+    assert client.put("/api/permissions/a%2Fb/man", json=SOME).status_code == 201
+    for user, seen in (("ada", ["/", "a/b"]), ("mon", ["/", "a/b"]), ("man", ["a/b"]), ("pol", [])):
+        listed = client.get("/api/vhosts", headers=basic(user)).json()
+        assert [each["name"] for each in listed] == seen
+    assert client.get("/api/vhosts/%2F", headers=basic("man")).status_code == 401
+    assert client.put("/api/vhost-limits/a%2Fb/max-queues", json={"value": 1}).status_code == 204
     assert client.delete("/api/vhosts/a%2Fb", headers=basic("mon")).status_code == 401
     assert client.delete("/api/vhosts/a%2Fb").status_code == 204
     assert client.delete("/api/vhosts/a%2Fb").status_code == 404
