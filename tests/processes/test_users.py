@@ -136,3 +136,36 @@ def test_a_node_with_users_of_its_own_starts_again_until_its_file_says_something
     found = subprocess.run([*command, *settings], capture_output=True, text=True, check=False, timeout=60)
     assert found.returncode == 2 and "remove the key, and change users with `txha users`" in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1 and "something else" not in found.stderr
+
+
+def test_a_virtual_host_goes_though_its_primary_is_killed(tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    here = ("--dir", str(directory))
+    with LocalCluster(directory, 3) as cluster:
+        wait_until(lambda: taken_over(directory), 20, "users")
+        txha("vhosts", "add", "billing", "--config", str(directory / "node-2" / "node.toml"))
+        txha("permissions", "set", "guest", ".*", ".*", ".*", "--vhost", "billing", *here)
+        parameters = url(cluster, 0, "guest", "guest")
+        pika.BlockingConnection(parameters).channel().queue_declare("stays", durable=True)
+        parameters.virtual_host = "billing"
+        connection = pika.BlockingConnection(parameters)
+        channel = connection.channel()
+        for number in range(200):
+            channel.queue_declare(f"q{number}", durable=True)
+        first = cluster.primary()
+        assert first is not None
+        txha("vhosts", "delete", "billing", *here)
+        cluster.kill(first)
+        wait_until(lambda: cluster.primary() not in (None, first), 30, "another primary")
+        wait_until(lambda: listed_vhosts(directory) == ["/"], 30, "the end of the deletion")
+        wait_until(lambda: all(queues == ["stays"] for queues in queues_by_node(directory)), 30, "the same on all")
+
+
+def listed_vhosts(directory: Path) -> list[str]:
+    return [each["name"] for each in json.loads(txha("vhosts", "list", "--json", "--dir", str(directory)))]
+
+
+def queues_by_node(directory: Path) -> list[list[str]]:
+    """Of the nodes that run."""
+    nodes = json.loads(txha("status", "--json", "--dir", str(directory)))
+    return [list(node["queues"]) for node in nodes if node["state"] != "down"]
