@@ -138,7 +138,7 @@ def test_a_node_with_users_of_its_own_starts_again_until_its_file_says_something
     assert len(found.stderr.strip().splitlines()) == 1 and "something else" not in found.stderr
 
 
-def test_a_virtual_host_goes_though_its_primary_is_killed(tmp_path: Path) -> None:
+def test_a_virtual_host_goes_on_all_nodes_and_stays_gone_when_the_primary_is_killed(tmp_path: Path) -> None:
     directory = tmp_path / "c"
     here = ("--dir", str(directory))
     with LocalCluster(directory, 3) as cluster:
