@@ -179,6 +179,7 @@ class Channel(Requester):
         self.when_quiet(partial(self._get, name, no_ack, reply))
 
     def _get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:
+        self.session.rights.check(READ, QUEUE, name)
         queue = self._broker.accessible_queue(name, self.session)
         getter = partial(self._got, queue, no_ack, reply)
         self._getting = queue, getter

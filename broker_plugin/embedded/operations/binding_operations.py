@@ -62,6 +62,7 @@ class BindingOperations:
             rights.check_topic(READ, request.source, request.key)
 
     def _bind(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
+        self._check_rights(channel, request)
         wanted = self._binding(channel, request)
         topology = self._broker.topology
         source = topology.exchange(request.source)
@@ -116,6 +117,7 @@ class BindingOperations:
             self._broker.topology.bind(self._binding(channel, request))
 
     def _unbind(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
+        self._check_rights(channel, request)
         wanted = self._binding(channel, request, must_exist=False)
         known = self._broker.topology.known(wanted)
         if known is None:

@@ -56,6 +56,7 @@ class ConsumerOperations:
         self._deletions.consumer_left(queue)
 
     def _consume(self, channel: Requester, request: ConsumeRequest, reply: Reply) -> None:
+        channel.owner.rights.check(READ, QUEUE, request.queue)
         there = channel.consumers.get(request.tag)
         if there is not None and there.queue.deleted:
             there.gone()

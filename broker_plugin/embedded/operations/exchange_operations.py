@@ -78,6 +78,7 @@ class ExchangeOperations:
 
     def _declare(self, channel: Requester, request: ExchangeDeclare, reply: Reply) -> None:
         name = request.name
+        channel.owner.rights.check(CONFIGURE, EXCHANGE, name)
         there = self._broker.topology.exchanges.get(name)
         if there is not None:
             self._check_equivalent(there, request)
@@ -140,6 +141,7 @@ class ExchangeOperations:
         self._broker.locks.run_all(names, operation)
 
     def _delete(self, channel: Requester, name: str, if_unused: bool, reply: Reply) -> None:
+        channel.owner.rights.check(CONFIGURE, EXCHANGE, name)
         topology = self._broker.topology
         there = topology.exchanges.get(name)
         if there is None:

@@ -38,6 +38,7 @@ class QueueDeletions:
         channel.when_quiet(partial(self._broker.locks.run, ("queue", name), operation))
 
     def _delete(self, channel: Requester, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
+        channel.owner.rights.check(CONFIGURE, QUEUE, name)
         queue = self._broker.topology.queues.get(name)
         if queue is None:
             reply(0)

@@ -67,6 +67,7 @@ class QueueOperations:
         channel.when_quiet(lambda: reply(queue_state(self._broker.accessible_queue(name, channel.owner))))
 
     def _declare(self, channel: Requester, request: QueueDeclare, reply: Declared) -> None:
+        channel.owner.rights.check(CONFIGURE, QUEUE, request.name)
         self._deletions.drop_if_orphaned(request.name)
         queue = self._broker.topology.queues.get(request.name)
         if queue is not None:
@@ -91,8 +92,9 @@ class QueueOperations:
         most, vhost = owner.rights.most_queues(), owner.rights.vhost
         if most < 0:
             return
-        declaring = sum(vhost_of(each) == vhost for each in self._broker.declaring)
-        if most <= self._broker.topology.queues_in[vhost] + declaring:
+        topology, declaring = self._broker.topology, self._broker.declaring
+        coming = sum(vhost_of(each) == vhost for each in declaring if each not in topology.queues)
+        if most <= topology.queues_in[vhost] + coming:
             reached = f"queue limit in vhost '{vhost}' ({most}) is reached"
             raise precondition(f"cannot declare queue '{local_name(name)}': {reached}")
 
@@ -130,6 +132,7 @@ class QueueOperations:
         channel.when_quiet(partial(self._broker.locks.run, ("queue", name), operation))
 
     def _purge(self, channel: Requester, name: str, reply: Counted) -> None:
+        channel.owner.rights.check(READ, QUEUE, name)
         queue = self._broker.accessible_queue(name, channel.owner)
         if queue.returning:
             queue.when_whole(partial(self.purge, channel, name, reply))

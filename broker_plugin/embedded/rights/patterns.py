@@ -64,7 +64,7 @@ def fits(pattern: str, name: str) -> bool:
 
 def literal(text: str) -> str:
     """The pattern of this text and no other."""
-    return str(re2.escape(text))
+    return bytes(re2.escape(_octets(text))).decode("utf-8", "surrogateescape")
 
 
 def _split(pattern: str) -> tuple[list[str], str]:
@@ -102,6 +102,8 @@ def _signs(pattern: str) -> Iterator[tuple[int, str, int]]:
 def _compiled(pattern: str) -> re2._Regexp[bytes]:
     try:
         return re2.compile(_octets(pattern), _OPTIONS)
+    except UnicodeEncodeError:
+        raise PatternRefused(f"{pattern!r} is no pattern that can be matched here: it is no text") from None
     except re2.error as error:
         reason = error.args[0] if error.args else "?"
         text = reason.decode("latin-1") if isinstance(reason, bytes) else str(reason)

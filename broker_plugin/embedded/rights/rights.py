@@ -1,7 +1,8 @@
 """What a user may do on this broker, as RabbitMQ has it: permissions, topic permissions, limits of connections.
 
 What has been allowed is remembered until the next change of who may do what, so that a change holds at once, also on
-connections that are open.
+connections that are open. An operation asks when it comes and, where it has waited for others, again when its turn has
+come (``allowed_when_it_came``).
 """
 
 from __future__ import annotations

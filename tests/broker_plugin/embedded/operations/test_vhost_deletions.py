@@ -95,3 +95,30 @@ def test_users_of_other_virtual_hosts_stay_connected() -> None:
     hosts.do(clear_rule_step(VHOST, "v", "v"))
     others = [each for each in hosts.broker._sessions if each.vhost == "w"]
     assert others and not any(each.outlet.forced for each in others)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_an_earlier_term_s_pieces(turns: int) -> None:
+    """Of a deletion in many turns some are left in the turn when the node steps down, and is primary again."""
+    hosts = Hosts()
+    client = hosts.user("v")
+    for number in range(2500):
+        client.ask_declare(full_name("v", f"n{number}"))
+    hosts.settle()
+    end_connections(hosts, "v")
+    hosts.ledger.configure(clear_rule_step(VHOST, "v", "v"), lambda error: None)
+    hosts.ledger.commit()
+    for _ in range(turns):
+        hosts.turn()
+    hosts.take_over()
+    hosts.settle()
+    assert hosts.broker.rights.vhosts() == ["w"] and not hosts.broker.operations.vhosts._term
+    hosts.do(set_rule_step(Rule(VHOST, "v", "v", "", Vhost())))
+    hosts.do(clear_rule_step(VHOST, "v", "v"))
+    assert hosts.broker.rights.vhosts() == ["w"]
+
+
+def end_connections(hosts: Hosts, vhost: str) -> None:
+    for session in [each for each in hosts.broker._sessions if each.vhost == vhost]:
+        session.close()
+    hosts.settle()

@@ -39,12 +39,30 @@ def test_a_pattern_fits_these_names(pattern: str, fitting: list[str], others: li
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(", "[", "*", "a++", "(?=a)", "(?<!a)b", r"(a)\1", "^(?!a)|b", "^(?!a)*b", "^(?!(?!a))", "^(?!a", "(a{1000}){9}"],
+    [
+        "(",
+        "[",
+        "*",
+        "a++",
+        "(?=a)",
+        "(?<!a)b",
+        r"(a)\1",
+        "^(?!a)|b",
+        "^(?!a)*b",
+        "^(?!(?!a))",
+        "^(?!a",
+        "\ud800",
+        "(a{1000}){9}",
+    ],
 )
 def test_what_cannot_be_matched_is_refused_and_fits_nothing(pattern: str) -> None:
     with pytest.raises(PatternRefused, match="is no pattern that can be matched here"):
         matcher(pattern)
     assert not fits(pattern, "a") and not fits(pattern, "")
+
+
+def test_a_literal_of_octets_that_are_no_text() -> None:
+    assert fits(f"^{literal('a.' + chr(0xDCFF))}$", "a." + chr(0xDCFF))
 
 
 def test_a_name_that_a_backtracking_matcher_would_take_years_for() -> None:

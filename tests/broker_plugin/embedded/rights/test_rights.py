@@ -388,3 +388,48 @@ def test_nothing_is_kept_of_who_has_gone(ruled: Ruled) -> None:
     ruled.settle()
     book = ruled.broker.rights
     assert (book._of, book._counts, dict(book._connections)) == ({}, {}, {})
+
+
+WAITING = ["delete a queue", "purge", "get", "consume", "bind a queue", "unbind a queue", "delete an exchange"]
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_allowed_when_it_came(name: str) -> None:
+    """An operation waits for another one, or for the client's own publishes, and the permission goes meanwhile."""
+    harness = _fresh({"configure": ".*", "write": ".*", "read": ".*"})
+    client, operation = harness.user(), OPERATIONS[name][0]
+    harness.broker.locks.hold(("queue", "q"), ("exchange", "e"))
+    client.publish("q", b"mine")
+    operation(client)
+    assert not client.errors and not client.answers
+    harness.allow()
+    harness.broker.locks.release(("queue", "q"), ("exchange", "e"))
+    harness.settle()
+    assert [error.code for error in client.errors] == [403]
+    assert "q" in harness.broker.topology.queues and "e" in harness.broker.topology.exchanges
+    assert harness.root.count("q") == 1
+
+
+@pytest.mark.parametrize("operation", [lambda c: c.ask_declare("late"), declare_exchange("late", durable=True)])
+def test_allowed_to_declare_when_it_came(operation: Callable[[Client], None]) -> None:
+    harness = _fresh({"configure": ".*"})
+    client = harness.user()
+    harness.broker.locks.hold(("queue", "late"), ("exchange", "late"))
+    operation(client)
+    harness.allow()
+    harness.broker.locks.release(("queue", "late"), ("exchange", "late"))
+    harness.settle()
+    assert [error.code for error in client.errors] == [403]
+    assert "late" not in {*harness.broker.topology.queues, *harness.broker.topology.exchanges}
+
+
+def test_a_queue_that_has_come_is_counted_once(ruled: Ruled) -> None:
+    """Its declaration is applied, and is answered behind that of a deletion for which another declaration waits."""
+    ruled.allow(".*", ".*", ".*")
+    ruled.limit(VHOST_LIMIT, MAX_QUEUES, 2)
+    first, second, third = ruled.user(), ruled.user(), ruled.user()
+    ruled.broker.operations.deletions.delete(first.channel, "q", False, False, nothing)
+    second.ask_declare("q2")
+    third.ask_declare("q")
+    ruled.settle()
+    assert not third.errors and sorted(ruled.broker.topology.queues) == ["q", "q2"]
