@@ -10,7 +10,9 @@ from ha.effects import Persist, Send
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.stream import Ack
 from ha.primary.attachments import Attachments
+from ha.primary.backup_session import BackupSession
 from ha.primary.client_ledger import ClientLedger
+from ha.primary.fanout import Star
 from ha.primary.primary import Primary
 from ha.primary.stream_decisions import StreamDecisions
 from recovery.store import segment
@@ -140,7 +142,7 @@ def _counted_only(self: Attachments) -> int:
 
 @seeded("P11", first=1)
 def a_primary_sends_what_is_not_synced(stack: ExitStack) -> None:
-    """It reads its log to where the file ends."""
+    """It reads its log to where the file ends, and sends all that it has read."""
 
     def make(original: Any) -> Any:
         def read(self: Log, first: int, max_bytes: int) -> Any:
@@ -150,7 +152,15 @@ def a_primary_sends_what_is_not_synced(stack: ExitStack) -> None:
 
         return read
 
+    def make_sent(original: Any) -> Any:
+        def log_read(self: Star, session: BackupSession, frames: Any, commit: int) -> None:
+            for effect in session.log_read(frames, commit):
+                self._emit(effect)
+
+        return log_read
+
     replace(stack, Log, "read", make)
+    replace(stack, Star, "log_read", make_sent)
 
 
 @seeded("P11", first=7)
