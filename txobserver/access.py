@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from txobserver.audited import AUDITED, KeptChange, check_audited, kept_change, plain_step, whose
+from txobserver.batch import LOAD, Part, shown_parts
 from txobserver.events import Configure
 from txobserver.refusal import Refusal
 from txobserver.rule_table import rules_after, without_user
@@ -39,7 +40,7 @@ SET_TAGS: Final = "user.tags"
 DELETE_USER: Final = "user.delete"
 PUT_USER: Final = "user.put"
 FOUND_USERS: Final = "user.found"
-ACCESS = frozenset({PUT_USER, ADD_USER, SET_PASSWORD, SET_TAGS, DELETE_USER, FOUND_USERS, AUDITED, *RULES})
+ACCESS = frozenset({PUT_USER, ADD_USER, SET_PASSWORD, SET_TAGS, DELETE_USER, FOUND_USERS, LOAD, AUDITED, *RULES})
 """The steps of configuration that are about who may use the cluster."""
 SETTING_PASSWORDS = frozenset({ADD_USER, PUT_USER, SET_PASSWORD})
 USERS_FEATURE: Final = "users"
@@ -100,6 +101,7 @@ _ARGUMENTS: dict[str, Any] = {
     SET_PASSWORD: NewPassword,
     SET_TAGS: NewTags,
     FOUND_USERS: FoundUsers,
+    LOAD: list[Part],
 }
 
 
@@ -153,7 +155,7 @@ def check_access_step(step: Configure) -> None:
         for user in arguments.users:
             _check_text("a name", user.name)
             _check(user.hash, user.tags)
-    elif arguments is not None:
+    elif arguments is not None and step.operation != LOAD:
         _check(getattr(arguments, "hash", "x"), getattr(arguments, "tags", ()))
 
 
@@ -209,14 +211,25 @@ class Access(msgspec.Struct, array_like=True):
             return self._audited(step)
         return self._carry_out(step, vacant)
 
+    def loaded(self, step: Configure, users: dict[str, User], rules: dict[str, Rule], refusal: Refusal | None) -> None:
+        """A step with parts has been tried, and these are the users and rules from here on."""
+        self.events += 1
+        self.last = step.config_id
+        self.users, self.rules = users, rules
+        if step.operation == AUDITED:
+            self._keep(step, "", shown_parts(step) if refusal is None else "", refusal)
+
     def _audited(self, step: Configure) -> Refusal | None:
         within = plain_step(step)
         before = self._shown(within)
         refusal = self._carry_out(within)
         after = self._shown(within, sets_password=refusal is None and within.operation in SETTING_PASSWORDS)
+        self._keep(step, before, after, refusal)
+        return refusal
+
+    def _keep(self, step: Configure, before: str, after: str, refusal: Refusal | None) -> None:
         change = kept_change(step, before, after, refusal or "")
         self.changes = [*self.changes, change][-whose(step).kept :]
-        return refusal
 
     def _shown(self, step: Configure, sets_password: bool = False) -> str:
         """What a step is about as the history shows it, without what is kept of a password; "" if there is none."""

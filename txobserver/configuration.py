@@ -15,16 +15,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from txobserver.access import ACCESS, USERS_FEATURE, check_access_step
+from txobserver.access import ACCESS, PUT_USER, USERS_FEATURE, check_access_step
 from txobserver.actions import SHIPPED, ActionRegistry
+from txobserver.batch import MOST_BYTES, MOST_PARTS, NUMBER, is_load, parts_of
 from txobserver.bindings import Bindings
 from txobserver.bindings import BindingSpec as BindingSpec
 from txobserver.calls import CALLS, CALLS_FEATURE, arguments_of
+from txobserver.events import DECLARE_QUEUE as DECLARE_QUEUE
 from txobserver.events import Configure, Terms
 from txobserver.refusal import Refusal as Refusal
+from txobserver.rules import SETTING_RULES
 from txobserver.vhosts import local_name, vhost_of
 
-DECLARE_QUEUE = "queue.declare"
 DELETE_QUEUE = "queue.delete"
 USE_QUEUE = "queue.use"
 DECLARE_EXCHANGE = "exchange.declare"
@@ -41,12 +43,14 @@ OPERATIONS = frozenset(
         *(BIND, UNBIND),
         *CALLS,
         *ACCESS,
+        NUMBER,
     }
 )
 """Every operation that this version of txha can apply."""
 FEATURE_OF: dict[str, str] = {
     **dict.fromkeys(sorted(CALLS), CALLS_FEATURE),
     **dict.fromkeys(sorted(ACCESS), USERS_FEATURE),
+    NUMBER: USERS_FEATURE,
 }
 """Operations that are younger than the oldest version of the peer protocol that is spoken, with the feature (see
 ``ha.messages.greeting``) that a node names which knows them. The primary writes none before every node that follows it
@@ -56,17 +60,22 @@ PREDECLARED = "amq."
 """Exchanges whose names begin so are always there; clients cannot declare them, and no step names them."""
 
 
+PARTS = frozenset({PUT_USER, *SETTING_RULES, DECLARE_EXCHANGE, DECLARE_QUEUE, BIND})
+"""What can be a part of a step with parts: what adds, and takes nothing away."""
+
+
 class UnknownStep(ValueError):
     """A step of configuration that this version of txha cannot apply."""
 
 
 class Configured(NamedTuple):
     """What a step led to. ``deleted``: the number of the queue that went; ``lapsed``: the auto-delete exchanges that
-    went with their last binding."""
+    went with their last binding; ``parts``: the steps within one that has been carried out as a whole."""
 
     deleted: int | None = None
     lapsed: tuple[str, ...] = ()
     refusal: Refusal | None = None
+    parts: tuple[Configure, ...] = ()
 
 
 class QueueSpec(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -161,11 +170,24 @@ def check_step(step: Configure, operations: Container[str] = OPERATIONS, actions
             msgspec.msgpack.decode(step.arguments, type=kind)
         if step.operation in ACCESS:
             check_access_step(step)
+            if is_load(step):
+                _check_parts(step)
         refusal = actions.refusal_of(step) if step.operation in CALLS else None
     except (ValueError, RecursionError) as error:
         raise UnknownStep(f"configuration step {step.operation!r} with unknown arguments: {error}") from None
     if refusal is not None:
         raise UnknownStep(f"cluster call: {refusal}")
+
+
+def _check_parts(step: Configure) -> None:
+    """Raises ValueError."""
+    parts = parts_of(step)
+    if len(parts) > MOST_PARTS or len(step.arguments) > MOST_BYTES:
+        raise ValueError(f"{len(parts)} parts of {len(step.arguments)} bytes; {MOST_PARTS} and {MOST_BYTES} may be")
+    for part in parts:
+        if part.operation not in PARTS:
+            raise ValueError(f"no part of it is a {part.operation!r}")
+        check_step(part)
 
 
 Holds = Callable[[int, Terms], bool]
@@ -206,6 +228,10 @@ class Configuration(msgspec.Struct):
         if step.config_id != self.last_id + 1:
             raise ValueError(f"configuration step {step.config_id} came after {self.last_id}")
         self.last_id = step.config_id
+        return self.carry_out(step, holds)
+
+    def carry_out(self, step: Configure, holds: Holds = lambda queue, terms: False) -> Configured:
+        """The same for a step within another, which has no place of its own among the ids. Raises UnknownStep."""
         if step.operation == DECLARE_QUEUE:
             return self._declare_queue(step)
         if step.operation == DELETE_QUEUE:
@@ -219,7 +245,7 @@ class Configuration(msgspec.Struct):
             return self._bind(step, msgspec.msgpack.decode(step.arguments, type=BindingSpec))
         if step.operation in (USE_QUEUE, USE_EXCHANGE, LEAVE_EXCHANGE):
             return self._use(step)
-        if step.operation in CALLS or step.operation in ACCESS:
+        if step.operation in CALLS or step.operation in ACCESS or step.operation == NUMBER:
             return Configured()  # see ``txobserver.calls``, ``txobserver.access``
         raise UnknownStep(f"unknown configuration step {step.operation!r}")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from txobserver.access import ACCESS
+from txobserver.batch import NUMBER
 from txobserver.calls import CALLS
 from txobserver.configuration import (
     BIND,
@@ -95,7 +96,7 @@ def _start(sequence: int, generation: int, event: GenerationStart) -> None:
 
 
 def _configure(sequence: int, generation: int, event: Configure) -> None:
-    known = event.operation in ADDING or event.operation in REMOVING or event.operation in CALLS | ACCESS
+    known = event.operation in ADDING or event.operation in REMOVING or event.operation in CALLS | ACCESS | {NUMBER}
     assert known, f"P7: no node can carry out the step {event.operation!r}"
     assert 1 <= event.config_id <= LAST_CONFIG_ID, f"P7: a step of configuration has the id {event.config_id}"
     assert event.config_id <= sequence, f"P7: {event.config_id} steps of configuration in {sequence} events"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -60,6 +60,10 @@ class Terms(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=Tru
     spared: list[int] = []
     unused: bool = False
     through: int | None = None
+
+
+DECLARE_QUEUE: Final = "queue.declare"
+"""The step whose number names a queue from then on."""
 
 
 class Configure(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=2):

@@ -19,7 +19,7 @@ def rules_after(rules: Rules, step: Configure, users: Container[str], vacant: bo
     that the step names."""
     rule = rule_of(step)
     if rule is not None:
-        refusal = _why_not(rules, rule, users)
+        refusal = why_not_set(rules, rule, users)
         return ({**rules, rule.place: rule}, None) if refusal is None else (rules, refusal)
     where = place_of(step)
     there = rules.get(where)
@@ -47,7 +47,8 @@ def vhosts_going(rules: Rules) -> list[str]:
     return [rule.name for rule in rules.values() if isinstance(rule.value, Vhost) and rule.value.going]
 
 
-def _why_not(rules: Rules, rule: Rule, users: Container[str]) -> Refusal | None:
+def why_not_set(rules: Rules, rule: Rule, users: Container[str]) -> Refusal | None:
+    """Why a rule cannot be set; None if it can."""
     if rule.kind in OF_USERS and rule.name not in users:
         return Refusal.GONE
     there = rules.get(rule.place)

@@ -141,6 +141,8 @@ def _clear(kind: str) -> str:
 
 _SETS: Final = {_set(kind): kind for kind in VALUE_OF}
 _CLEARS: Final = {_clear(kind): kind for kind in VALUE_OF}
+SETTING_RULES: Final = frozenset(_SETS)
+"""Those of the steps about rules that set one."""
 SET_POLICY: Final = _set(POLICY)
 CLEAR_POLICY: Final = _clear(POLICY)
 SET_VHOST: Final = _set(VHOST)

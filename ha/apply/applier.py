@@ -16,6 +16,7 @@ from typing import Final
 
 from ha.apply.applied import Applied
 from ha.apply.buffers import Buffers
+from txobserver.configuration import Configured
 from txobserver.events import (
     Configure,
     Delivered,
@@ -98,6 +99,8 @@ class Applier:
         done = self._contents.configure(event)
         if done.deleted is not None:
             listener.queue_deleted(done.deleted)
+        for part in done.parts:
+            listener.configured(part, Configured())
         listener.configured(event, done)
 
     def _publish(self, sequence: int, event: Publish, listener: Applied) -> None:

@@ -10,6 +10,7 @@ from ha.primary.readings import Readings, Then
 from ha.primary.refusals import Refusals
 from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.writer import Emit, Writer
+from txobserver.batch import number_step, numbers_of
 from txobserver.configuration import FEATURE_OF, UnknownStep
 from txobserver.ends import END_OF_CONFIGURATION
 from txobserver.events import Configure, Delivered, Message, Publish, Removal, purge_of
@@ -58,21 +59,28 @@ class ClientLedger:
     def configure(self, step: Configure, done: Done) -> None:
         """A step of configuration; it gets the next id."""
         at_end = self._writer.at_end
-        if at_end or self._config_id >= LAST_CONFIG_ID:
+        if at_end or self._config_id + numbers_of(step) >= LAST_CONFIG_ID:
             done(at_end or END_OF_CONFIGURATION)
             return
         if (unknown := self._unknown(step.operation)) is not None:
             done(unknown)
             return
-        config_id = self._config_id + 1
         try:
-            numbered = Configure(config_id, step.operation, step.name, step.arguments, step.terms)
-            sequence = self._writer.append(numbered)
+            for _ in range(numbers_of(step)):
+                self._append(number_step())
+            sequence = self._append(step)
         except UnknownStep as error:
             done(str(error))
             return
+        self._point.wait(sequence, self._refusals.answer(self._config_id, done))
+
+    def _append(self, step: Configure) -> int:
+        """The sequence at which the step stands with the next id. Raises UnknownStep."""
+        config_id = self._config_id + 1
+        numbered = Configure(config_id, step.operation, step.name, step.arguments, step.terms)
+        sequence = self._writer.append(numbered)
         self._config_id = config_id
-        self._point.wait(sequence, self._refusals.answer(config_id, done))
+        return sequence
 
     def _unknown(self, operation: str) -> str | None:
         """Why this operation is not written yet: some node that follows could not apply it."""

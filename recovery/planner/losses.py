@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from recovery.planner.facts import Loss
+from txobserver.batch import steps_of
 from txobserver.configuration import DECLARE_QUEUE
 from txobserver.events import (
     Configure,
@@ -96,8 +97,10 @@ class _Reader:
 
     def take(self, located: Located) -> None:
         event = located.event
-        if isinstance(event, Configure) and event.operation == DECLARE_QUEUE:
-            self._names.setdefault(event.config_id, event.name)
+        if isinstance(event, Configure):
+            for step in steps_of(event):
+                if step.operation == DECLARE_QUEUE:
+                    self._names.setdefault(step.config_id, step.name)
         if isinstance(event, TxDecision | DtxDecision):
             self._decided(located, event)
         elif not self._in_transaction(located) and located.lost:

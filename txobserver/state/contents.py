@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from txobserver.access import ACCESS
+from txobserver.batch import is_load, parts_of
 from txobserver.calls import CALLS
 from txobserver.configuration import Configured
+from txobserver.definitions import Trial
 from txobserver.digest import Tally
 from txobserver.events import Configure, Terms
 from txobserver.ids import Position
@@ -59,6 +61,8 @@ class Contents:
         if step.operation in CALLS:
             self.calls.apply(step, self.applied)
             return done
+        if step.operation in ACCESS and is_load(step):
+            return self._load(step)
         if step.operation in ACCESS:
             vacant = step.operation == VHOST_GONE and self.configuration.is_vacant(step.name)
             return Configured(refusal=self.access.apply(step, vacant))
@@ -67,6 +71,21 @@ class Contents:
         if self.configuration.queue_number(step.name) == step.config_id:
             self.queues.add(step.config_id)
         return done
+
+    def _load(self, step: Configure) -> Configured:
+        """All parts of the step, or none."""
+        parts = parts_of(step)
+        trial = Trial(self.configuration, self.access)
+        trial.carry_out(parts)
+        if trial.failed is not None:
+            self.access.loaded(step, self.access.users, self.access.rules, trial.failed.refusal)
+            return Configured(refusal=trial.failed.refusal)
+        self.access.loaded(step, trial.users, trial.rules, None)
+        added = trial.configuration.numbers() - self.configuration.numbers()
+        self.configuration = trial.configuration
+        for number in sorted(added):
+            self.queues.add(number)
+        return Configured(parts=tuple(parts))
 
     def holds(self, queue: int, terms: Terms) -> bool:
         """Whether a queue holds a message that is neither spared by these terms nor locked by a prepared branch.

@@ -1,0 +1,86 @@
+"""Many declarations and rules as one step: it is carried out as a whole, or nothing of it is (seed 000, *state*).
+
+What an operator imports from a file of definitions becomes such a step. Each queue that it may declare needs a number
+of its own, as a queue gets it that is declared alone: a step of ``NUMBER`` for each stands right before it. Numbers
+that are not used are lost, and nothing else with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from txobserver.audited import AUDITED, plain_step, whose
+from txobserver.events import DECLARE_QUEUE, Configure
+from txobserver.vhosts import shown_name
+
+LOAD: Final = "definitions.load"
+"""The step itself."""
+NUMBER: Final = "definitions.number"
+"""Takes a number, and changes nothing."""
+MOST_PARTS: Final = 100_000
+"""Of one step."""
+MOST_BYTES: Final = 32 << 20
+"""Of all parts of one step, encoded."""
+EVERYTHING: Final = "*"
+"""What stands where other steps have a name."""
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+class Part(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """A step within: without a number, and without terms, since it takes nothing away."""
+
+    operation: str
+    name: str
+    arguments: bytes
+
+
+def load_step(steps: Sequence[Configure]) -> Configure:
+    """The step of which these are the parts, in the order in which they depend on each other."""
+    return Configure(0, LOAD, EVERYTHING, _encode([Part(each.operation, each.name, each.arguments) for each in steps]))
+
+
+def number_step() -> Configure:
+    """The step that takes a number."""
+    return Configure(0, NUMBER, EVERYTHING, b"")
+
+
+def is_load(step: Configure) -> bool:
+    """Whether it has parts, also where it says whose it is."""
+    return (whose(step).operation if step.operation == AUDITED else step.operation) == LOAD
+
+
+def parts_of(step: Configure) -> list[Configure]:
+    """The steps within, the queues among them with their numbers, and the others with that of the whole.
+
+    Raises ValueError.
+    """
+    parts = msgspec.msgpack.decode(plain_step(step).arguments, type=list[Part])
+    number = step.config_id - sum(each.operation == DECLARE_QUEUE for each in parts)
+    steps: list[Configure] = []
+    for each in parts:
+        queue = each.operation == DECLARE_QUEUE
+        steps.append(Configure(number if queue else step.config_id, each.operation, each.name, each.arguments))
+        number += queue
+    return steps
+
+
+def steps_of(step: Configure) -> list[Configure]:
+    """The steps within, or the step alone."""
+    return parts_of(step) if is_load(step) else [step]
+
+
+def shown_parts(step: Configure) -> str:
+    """What is said of its parts in the history of changes: the names, by operation, as JSON."""
+    shown: dict[str, list[str]] = {}
+    for part in parts_of(step):
+        shown.setdefault(part.operation, []).append(shown_name(part.name))
+    return msgspec.json.encode(shown).decode()
+
+
+def numbers_of(step: Configure) -> int:
+    """How many numbers it needs before its own. Raises ValueError."""
+    return sum(each.operation == DECLARE_QUEUE for each in parts_of(step)) if is_load(step) else 0
