@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.simulation.reference_branches import ReferenceBranches
-from tests.simulation.reference_names import ReferenceNames
+from tests.simulation.reference_names import ReferenceNames, carried_out
+from tests.simulation.user_reference import UserReference
 from txobserver.configuration import DECLARE_QUEUE, DELETE_QUEUE
 from txobserver.events import (
     Configure,
@@ -103,6 +104,7 @@ class Reference:
         self.by_name: dict[str, ReferenceQueue] = {}
         self.branches = ReferenceBranches()
         self.names = ReferenceNames()
+        self.users = UserReference()
         self._carried_out: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._came: Counter[str] = Counter()
@@ -125,6 +127,7 @@ class Reference:
                 queue.marked_at.append(sequence)
                 queue.watermarks.append(queue.watermark)
         elif isinstance(event, Configure):
+            self.users.apply(sequence, event)
             self._configure(event, change)
         elif isinstance(event, TxEnqueue | TxDequeue):
             self._open.setdefault(event.tx, []).append(event)
@@ -168,15 +171,22 @@ class Reference:
 
     def _configure(self, event: Configure, change: Change) -> None:
         change.configured = True
-        done = self.names.apply(event, self._ready)
-        if event.operation == DECLARE_QUEUE and event.name not in self.by_name:
-            self.by_name[event.name] = self.queues[event.config_id] = ReferenceQueue(event.name, event.config_id)
+        parts = carried_out(event) if self.users.loads.get(event.config_id, "none") is None else []
+        for part in parts:
+            self._declare(part)
+        done = self.names.apply(event, self._ready, parts)
+        if event.operation == DECLARE_QUEUE:
+            self._declare(event)
         elif event.operation == DELETE_QUEUE and not done:
             self._refused[event.name] += 1
         elif event.operation == DELETE_QUEUE and event.name in self.by_name:
             gone = self.queues.pop(self.by_name.pop(event.name).number)
             change.dropped += [(gone.name, offset, body) for offset, (_, body) in gone.contents.items()]
             self._carried_out[event.name] += 1
+
+    def _declare(self, event: Configure) -> None:
+        if event.operation == DECLARE_QUEUE and event.name not in self.by_name:
+            self.by_name[event.name] = self.queues[event.config_id] = ReferenceQueue(event.name, event.config_id)
 
     def _ready(self, number: int, terms: Terms) -> bool:
         """Whether a queue holds what is neither in a client's hands nor in those of a prepared branch."""

@@ -5,7 +5,7 @@ What a step depends on is judged here a second time, and so is what goes with it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,8 +37,11 @@ class ReferenceNames:
     bindings: set[Binding] = field(default_factory=set)
     after: dict[int, Names] = field(default_factory=dict)
 
-    def apply(self, step: Configure, ready: Callable[[int, Terms], bool]) -> bool:
-        """The next step; whether it was carried out. ``ready``: whether a queue has messages at other offsets."""
+    def apply(self, step: Configure, ready: Callable[[int, Terms], bool], parts: Sequence[Configure] = ()) -> bool:
+        """The next step; whether it was carried out. ``ready``: whether a queue has messages at other offsets.
+        ``parts``: the steps within that were carried out."""
+        for part in parts:
+            self._carry_out(part, ready)
         done = self._carry_out(step, ready)
         queues = sorted((name, *each) for name, each in self.queues.items())
         exchanges = sorted((name, used) for name, (_, used) in self.exchanges.items())
@@ -109,3 +112,15 @@ class ReferenceNames:
 
 def _decoded(step: Configure) -> Any:
     return msgspec.msgpack.decode(step.arguments)[:5]
+
+
+def carried_out(step: Configure) -> list[Configure]:
+    """The steps within one, with the numbers of their queues: the last ones before its own."""
+    arguments = msgspec.msgpack.decode(step.arguments)
+    parts = msgspec.msgpack.decode(arguments[1]) if step.operation == "access.audited" else arguments
+    number = step.config_id - sum(operation == "queue.declare" for operation, _, _ in parts)
+    steps = []
+    for operation, name, packed in parts:
+        steps.append(Configure(number, operation, name, packed))
+        number += operation == "queue.declare"
+    return steps

@@ -14,7 +14,7 @@ from txobserver.ids import Position
 if TYPE_CHECKING:
     from tests.simulation.seen import Process, Truth
 
-DECIDED = {None, "exists", "gone", "changed meanwhile", "no virtual host", "being deleted"}
+DECIDED = {None, "exists", "gone", "changed meanwhile", "no virtual host", "being deleted", "no destination"}
 """Answers that say what became of a step where it stands in the stream"""
 
 
@@ -25,13 +25,20 @@ class SameUsers(Checker):
 
     def __init__(self, truth: Truth) -> None:
         super().__init__(truth)
-        self.stream = UserReference()
         self._refused: set[str] = set()
+        self._looked = 0
+
+    @property
+    def stream(self) -> UserReference:
+        """What the one stream leads to."""
+        return self.truth.reference.users
 
     def changed(self, change: object) -> None:
-        for label in self.stream.take(self.truth.canonical):
+        labels = self.stream.labels
+        for label in labels[self._looked :]:
             if label in self._refused:
                 self.fail(f"the step {label} stands in the stream, and was told not to")
+        self._looked = len(labels)
 
     def stands_at(self, process: Process, applied: Position) -> None:
         replica = process.core.replica

@@ -15,6 +15,8 @@ from txobserver.access import (
     set_tags_step,
 )
 from txobserver.audited import Origin, audited_step
+from txobserver.batch import load_step
+from txobserver.configuration import BindingSpec, ExchangeSpec, binding_step, exchange_step, queue_step
 from txobserver.events import Configure
 from txobserver.rules import (
     MAX_CONNECTIONS,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 NAMES = ("ann", "bob", "cem", "dot")
 PAUSE = 0.01, 0.1
 VHOSTS = ("v",)
+LOADED = "loaded a", "loaded b", "loaded c"
+"""Queues that only steps with parts declare"""
 UNLABELLED = {
     *("user.delete", "permission.clear", "topic_permission.clear", "user_limit.clear"),
     *("vhost.clear", "vhost.gone", "policy.clear"),
@@ -101,6 +105,8 @@ class UserOperator:
             return self._rule(name, label)
         if which < 0.55:
             return self._vhost(label)
+        if which < 0.7:
+            return self._load(name, label)
         what = self._chance.random()
         there = process.core.replica.contents.access.users.get(name)
         if what < 0.35:
@@ -129,6 +135,19 @@ class UserOperator:
         if what < 0.95:
             return clear_rule_step(TOPIC_PERMISSION, "/", name, "amq.topic")
         return clear_rule_step(USER_LIMIT, "", name, MAX_CONNECTIONS)
+
+    def _load(self, name: str, label: str) -> Configure:
+        """Many at once; some of them are not as what is there already, or lead nowhere."""
+        vhost = self._chance.choice(("/", *VHOSTS))
+        parts = [put_user_step(name, label, ("t",))]
+        for queue in LOADED:
+            if self._chance.random() < 0.5:
+                parts.append(queue_step(queue, self._chance.random() < 0.1, {}))
+        parts.append(exchange_step(ExchangeSpec("loaded", "direct", False, False, {})))
+        destination = LOADED[0] if self._chance.random() < 0.9 else "absent"
+        parts.append(binding_step(BindingSpec("loaded", destination, True, "", {})))
+        parts.append(set_rule_step(Rule(PERMISSION, vhost, name, "", Permission(label, "", ""))))
+        return load_step(parts)
 
     def _vhost(self, label: str) -> Configure:
         what, vhost = self._chance.random(), self._chance.choice(VHOSTS)

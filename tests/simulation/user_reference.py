@@ -18,12 +18,15 @@ Rules = dict[tuple[str, ...], tuple[Any, ...]]
 Change = tuple[int, str, str, str, str]
 """What is kept of an operator's step: its number, the operation, the name, whose it was, why it was not carried out"""
 AUDITED = "access.audited"
-ABOUT_USERS = "user.", "permission.", "topic_permission.", "user_limit.", "vhost.", "policy.", AUDITED
+KINDS = "permission.", "topic_permission.", "user_limit.", "vhost.", "policy."
+ABOUT_USERS = "user.", *KINDS, "definitions.load", AUDITED
 
 
 @dataclass
 class UserReference:
-    """``results``: of each step, by the label that its arguments have, why it was not carried out, or None.
+    """``results``: of each step, by the label that its arguments have, why it was not carried out, or None. ``labels``:
+    in the order of the steps, "" where there is none. ``loads``: of each step with parts, by its number, the same as
+    of ``results``; ``loaded``: what such steps have declared, which no other step does.
 
     ``deletions``: how often an operation that takes something away from a name came to what. ``at``, ``after``,
     ``rules_after``: sequences, and what followed.
@@ -32,6 +35,9 @@ class UserReference:
     users: Users = field(default_factory=dict)
     rules: Rules = field(default_factory=dict)
     results: dict[str, str | None] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
+    loads: dict[int, str | None] = field(default_factory=dict)
+    loaded: dict[tuple[str, str], bytes] = field(default_factory=dict)
     deletions: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     at: list[int] = field(default_factory=list)
     rules_after: list[Rules] = field(default_factory=list)
@@ -39,21 +45,15 @@ class UserReference:
     changes: list[tuple[Change, ...]] = field(default_factory=list)
     kept: list[Change] = field(default_factory=list)
     steps: int = 0
-    looked: int = 0
 
-    def take(self, canonical: list[tuple[int, Event]]) -> list[str]:
-        """What the stream has come to since the last look; the labels of the new steps."""
-        labels = []
-        for index in range(self.looked, len(canonical)):
-            event = canonical[index][1]
-            if isinstance(event, Configure) and event.operation.startswith(ABOUT_USERS):
-                labels.append(self._audited(event) if event.operation == AUDITED else self._step(event))
-                self.at.append(index + 1)
-                self.after.append(dict(self.users))
-                self.rules_after.append(dict(self.rules))
-                self.changes.append(tuple(self.kept))
-        self.looked = len(canonical)
-        return labels
+    def apply(self, sequence: int, event: Event) -> None:
+        """The next event."""
+        if isinstance(event, Configure) and event.operation.startswith(ABOUT_USERS):
+            self.labels.append(self._audited(event) if event.operation == AUDITED else self._step(event))
+            self.at.append(sequence)
+            self.after.append(dict(self.users))
+            self.rules_after.append(dict(self.rules))
+            self.changes.append(tuple(self.kept))
 
     def as_of(self, sequence: int) -> Users:
         """After the event at this sequence."""
@@ -84,6 +84,32 @@ class UserReference:
 
     def _step(self, event: Configure) -> str:
         self.steps += 1
+        return self._load(event) if event.operation == "definitions.load" else self._plain(event)
+
+    def _load(self, event: Configure) -> str:
+        """All of its parts, or none. Its label is that of its first part."""
+        parts = msgspec.msgpack.decode(event.arguments)
+        before = dict(self.users), dict(self.rules), dict(self.loaded)
+        label = msgspec.msgpack.decode(parts[0][2])[0]
+        refusal = None
+        for operation, name, arguments in parts:
+            refusal = refusal or self._part(event.config_id, operation, name, arguments)
+        if refusal is not None:
+            self.users, self.rules, self.loaded = before
+        self.results[label] = self.loads[event.config_id] = refusal
+        return str(label)
+
+    def _part(self, number: int, operation: str, name: str, arguments: bytes) -> str | None:
+        if operation not in ("queue.declare", "exchange.declare", "bind"):
+            return self.results[self._plain(Configure(number, operation, name, arguments))]
+        if ("vhost", "/", "/", "") not in self.rules:
+            return "no virtual host"
+        if operation == "bind":
+            destination = msgspec.msgpack.decode(arguments)[1]
+            return None if ("queue.declare", destination) in self.loaded else "no destination"
+        return None if self.loaded.setdefault((operation, name), arguments) == arguments else "exists"
+
+    def _plain(self, event: Configure) -> str:
         name, there = event.name, self.users.get(event.name)
         said: list[Any] = msgspec.msgpack.decode(event.arguments) if event.arguments else []
         if event.operation == "user.delete":

@@ -6,6 +6,7 @@
 from tests.simulation.seeded import (
     branches,
     calls,
+    definitions,
     durability,
     joiners,
     liveness,
@@ -26,6 +27,7 @@ __all__ = [
     "Seeded",
     "branches",
     "calls",
+    "definitions",
     "durability",
     "find",
     "joiners",
