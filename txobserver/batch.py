@@ -82,5 +82,8 @@ def shown_parts(step: Configure) -> str:
 
 
 def numbers_of(step: Configure) -> int:
-    """How many numbers it needs before its own. Raises ValueError."""
-    return sum(each.operation == DECLARE_QUEUE for each in parts_of(step)) if is_load(step) else 0
+    """How many numbers it needs before its own; of one that cannot be read 0: it is refused where it is appended."""
+    try:
+        return sum(each.operation == DECLARE_QUEUE for each in parts_of(step)) if is_load(step) else 0
+    except ValueError:
+        return 0
