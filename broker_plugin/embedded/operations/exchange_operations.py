@@ -97,7 +97,7 @@ class ExchangeOperations:
         name, kind, durable, auto_delete, internal, arguments = request
         if durable:
             step = exchange_step(ExchangeSpec(name, kind, auto_delete, internal, dict(arguments)))
-            self._configure(name, channel, reply, step)
+            self._configure(name, channel, partial(self._tell_declared, request, reply), step)
         else:
             self._broker.topology.add_exchange(Exchange(name, kind, False, auto_delete, internal, arguments))
             reply()
@@ -109,11 +109,18 @@ class ExchangeOperations:
         def done(error: str | None) -> None:
             if error is not None:
                 channel.fail(not_configured("exchange", name, error))
-            elif not channel.closed:
-                reply()
+            else:
+                channel.attempt(reply)
             self._broker.locks.release(key)
 
         self._broker.ledger.configure(step, done)
+
+    def _tell_declared(self, request: ExchangeDeclare, reply: Reply) -> None:
+        """An import may have declared another one of this name meanwhile: 406 then."""
+        there = self._broker.topology.exchanges.get(request.name)
+        if there is not None:
+            self._check_equivalent(there, request)
+        reply()
 
     def _check_equivalent(self, there: Exchange, request: ExchangeDeclare) -> None:
         name = there.name

@@ -79,11 +79,10 @@ class QueueOperations:
         self._broker.unsupported.meet_arguments("queue", request.name, unsupported_of_queue(request.arguments))
         self._broker.topology.check_room(queue_bytes(request.name, request.arguments))
         if request.durable and not request.exclusive:
-            key = ("queue", request.name)
-            self._broker.locks.hold(key)
+            self._broker.locks.hold(("queue", request.name))
             self._broker.declaring.add(request.name)
             step = queue_step(request.name, request.auto_delete, dict(request.arguments))
-            self._broker.ledger.configure(step, partial(self._declared, channel, key, reply))
+            self._broker.ledger.configure(step, partial(self._declared, channel, request, reply))
         else:
             reply(queue_state(self._add_local(channel.owner, request)))
 
@@ -98,13 +97,19 @@ class QueueOperations:
             reached = f"queue limit in vhost '{vhost}' ({most}) is reached"
             raise precondition(f"cannot declare queue '{local_name(name)}': {reached}")
 
-    def _declared(self, channel: Requester, key: tuple[str, str], reply: Declared, error: str | None) -> None:
-        self._broker.declaring.discard(key[1])
+    def _declared(self, channel: Requester, request: QueueDeclare, reply: Declared, error: str | None) -> None:
+        self._broker.declaring.discard(request.name)
         if error is not None:
             channel.fail(precondition(error))
-        elif not channel.closed:
-            reply(queue_state(self._broker.topology.queues[key[1]]))
-        self._broker.locks.release(key)
+        else:
+            channel.attempt(partial(self._tell_declared, channel, request, reply))
+        self._broker.locks.release(("queue", request.name))
+
+    def _tell_declared(self, channel: Requester, request: QueueDeclare, reply: Declared) -> None:
+        """An import may have declared another one of this name meanwhile: 406 then."""
+        queue = self._broker.topology.queues[request.name]
+        self._check_equivalent(queue, request, channel.owner)
+        reply(queue_state(queue))
 
     def _add_local(self, owner: Owner, request: QueueDeclare) -> LocalQueue:
         name, _, exclusive, auto_delete, arguments = request

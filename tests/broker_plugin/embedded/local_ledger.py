@@ -9,6 +9,7 @@ from functools import partial
 from ha.primary.additions import Additions
 from ha.primary.refusals import Refusals
 from tests.broker_plugin.embedded.local_replica import LocalReader, LocalReplica
+from txobserver.batch import NUMBER, numbers_of
 from txobserver.ends import ReplicationIds
 from txobserver.events import (
     Configure,
@@ -84,6 +85,9 @@ class LocalLedger:
         if self.refuse:
             done(self.refuse)
             return
+        for _ in range(numbers_of(step)):
+            self._config_id += 1
+            self._append(Configure(self._config_id, NUMBER, "*", b""))
         self._config_id += 1
         numbered = Configure(self._config_id, step.operation, step.name, step.arguments, step.terms)
         self._append(numbered, self._refusals.answer(self._config_id, done))

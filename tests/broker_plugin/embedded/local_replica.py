@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ha.effects import ReadQueue
 from ha.primary.readings import Readings
 from ha.primary.refusals import Refusals
+from txobserver.configuration import Configured
 from txobserver.events import (
     Configure,
     Delivered,
@@ -89,6 +90,8 @@ class LocalReplica:
         elif isinstance(event, Configure):
             done = contents.configure(event)
             self._refusals.applied(event.config_id, done.refusal)
+            for part in done.parts:
+                host.on_configured(part, Configured())
             host.on_configured(event, done)
         elif isinstance(event, Purge):
             rids = dict(zip(event.spared, event.rids, strict=True))
