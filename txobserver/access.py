@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from txobserver.audited import AUDITED, KeptChange, check_audited, kept_change, plain_step, whose
-from txobserver.batch import LOAD, Part, shown_parts
+from txobserver.batch import LOAD, Part
 from txobserver.events import Configure
 from txobserver.refusal import Refusal
 from txobserver.rule_table import rules_after, without_user
@@ -173,6 +173,10 @@ def _check_text(what: str, text: str) -> None:
         raise ValueError(f"{what} takes 1 to {LONGEST_NAME} bytes")
 
 
+Shown = tuple[str, str]
+"""A value before and after a change, as text"""
+
+
 class Access(msgspec.Struct, array_like=True):
     """``users`` by their names, ``rules`` by their places. ``source``: the hash of the file that the first users came
     from, "" if from none.
@@ -211,13 +215,16 @@ class Access(msgspec.Struct, array_like=True):
             return self._audited(step)
         return self._carry_out(step, vacant)
 
-    def loaded(self, step: Configure, users: dict[str, User], rules: dict[str, Rule], refusal: Refusal | None) -> None:
-        """A step with parts has been tried, and these are the users and rules from here on."""
+    def loaded(
+        self, step: Configure, users: dict[str, User], rules: dict[str, Rule], refusal: Refusal | None, shown: Shown
+    ) -> None:
+        """A step with parts has been tried, and these are the users and rules from here on. ``shown``: what the history
+        of changes says of those that were there before, and of what came."""
         self.events += 1
         self.last = step.config_id
         self.users, self.rules = users, rules
         if step.operation == AUDITED:
-            self._keep(step, "", shown_parts(step) if refusal is None else "", refusal)
+            self._keep(step, *shown, refusal)
 
     def _audited(self, step: Configure) -> Refusal | None:
         within = plain_step(step)

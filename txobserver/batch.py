@@ -73,12 +73,12 @@ def steps_of(step: Configure) -> list[Configure]:
     return parts_of(step) if is_load(step) else [step]
 
 
-def shown_parts(step: Configure) -> str:
-    """What is said of its parts in the history of changes: the names, by operation, as JSON."""
+def shown_parts(parts: Sequence[Configure]) -> str:
+    """What is said of parts in the history of changes: the names, by operation, as JSON; "" of none."""
     shown: dict[str, list[str]] = {}
-    for part in parts_of(step):
+    for part in parts:
         shown.setdefault(part.operation, []).append(shown_name(part.name))
-    return msgspec.json.encode(shown).decode()
+    return msgspec.json.encode(shown).decode() if shown else ""
 
 
 def numbers_of(step: Configure) -> int:

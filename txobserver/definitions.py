@@ -33,13 +33,15 @@ class Failed(NamedTuple):
 
 
 class Trial:
-    """Carries out parts on copies of what there is; ``failed``: the first that could not be, None if all are done."""
+    """Carries out parts on copies of what there is; ``failed``: the first that could not be, None if all are done;
+    ``replaced``: those in whose place something else stood."""
 
     def __init__(self, configuration: Configuration, access: Access) -> None:
         self.configuration = configuration.copy()
         self.users = dict(access.users)
         self.rules = dict(access.rules)
         self.failed: Failed | None = None
+        self.replaced: list[Configure] = []
 
     def carry_out(self, parts: Sequence[Configure]) -> None:
         """All of them, or those before the first that cannot be."""
@@ -68,7 +70,10 @@ class Trial:
             return Refusal.TOO_MANY
         new = msgspec.msgpack.decode(part.arguments, type=NewUser)
         number = there.number if there is not None else part.config_id
-        self.users[part.name] = User(part.name, new.hash, new.tags, number)
+        user = User(part.name, new.hash, new.tags, number)
+        if there not in (None, user):
+            self.replaced.append(part)
+        self.users[part.name] = user
         return None
 
     def _rule(self, part: Configure) -> Refusal | None:
@@ -76,6 +81,8 @@ class Trial:
         assert rule is not None, f"P13: {part.operation} takes something away"
         refusal = why_not_set(self.rules, rule, self.users)
         if refusal is None:
+            if self.rules.get(rule.place) not in (None, rule):
+                self.replaced.append(part)
             self.rules[rule.place] = rule
         return refusal
 

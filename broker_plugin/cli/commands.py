@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from broker_plugin.cli.access import limits, permissions, policies, users, vhosts
+from broker_plugin.cli.access import definitions, limits, permissions, policies, users, vhosts
 from broker_plugin.cli.asking import (
     BadArgument,
     Dir,
@@ -62,6 +62,7 @@ app.add_typer(permissions.app, name="permissions")
 app.add_typer(permissions.topics, name="topic-permissions")
 app.add_typer(limits.app, name="limits")
 app.add_typer(policies.app, name="policies")
+app.add_typer(definitions.app, name="definitions")
 app.command()(init)
 app.command()(hash_password)
 app.command()(recover)

@@ -93,6 +93,11 @@ def policies_table(rows: list[dict[str, Any]]) -> None:
     _texts(("policy", "vhost", "pattern", "priority", "definition"), said)
 
 
+def left_out_table(rows: list[dict[str, str]]) -> None:
+    """One row an entry of a file of definitions that cannot be honoured."""
+    _texts(("cannot be honoured", "why"), ((row["entry"], row["why"]) for row in rows))
+
+
 def limits_table(rows: list[dict[str, Any]]) -> None:
     """One row a limit."""
     said = ((row["kind"].replace("_limit", ""), row["name"], row["scope"], str(row["most"])) for row in rows)

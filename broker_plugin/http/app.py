@@ -9,7 +9,18 @@ from starlette.routing import BaseRoute
 from broker_plugin.http.asking import AskedNode
 from broker_plugin.http.errors import HttpError, answer_error, answer_failure, answer_method, answer_not_found
 from broker_plugin.http.reading import RawPaths
-from broker_plugin.http.routes import health, limits, metrics, nodes, permissions, policies, txha, users, vhosts
+from broker_plugin.http.routes import (
+    definitions,
+    health,
+    limits,
+    metrics,
+    nodes,
+    permissions,
+    policies,
+    txha,
+    users,
+    vhosts,
+)
 from broker_plugin.http.routing import Api
 
 HANDLERS = {HttpError: answer_error, 404: answer_not_found, 405: answer_method, Exception: answer_failure}
@@ -29,6 +40,7 @@ def operators_app(node: AskedNode) -> Starlette:
         *permissions.routes(api),
         *limits.routes(api),
         *policies.routes(api),
+        *definitions.routes(api),
     ]
     return _app(routes)
 

@@ -38,7 +38,7 @@ def name_in(request: Request, part: str) -> str:
 
 async def read_object(request: Request, may_be_empty: bool = False) -> dict[str, Any]:
     """The body, which must be an object of JSON, or if it may be, nothing. Raises HttpError."""
-    body = await _body(request)
+    body = await read_body(request, MOST_BODY)
     if may_be_empty and not body:
         return {}
     try:
@@ -50,20 +50,21 @@ async def read_object(request: Request, may_be_empty: bool = False) -> dict[str,
     return found
 
 
-async def _body(request: Request) -> bytes:
+async def read_body(request: Request, most: int) -> bytes:
+    """The body, as it came. Raises HttpError for one with more bytes than ``most``."""
     said = request.headers.get("content-length", "")
-    if said.isascii() and said.isdigit() and int(said[:20]) > MOST_BODY:
-        raise _too_large()
+    if said.isascii() and said.isdigit() and int(said[:20]) > most:
+        raise _too_large(most)
     body = bytearray()
     try:
         async for piece in request.stream():
             body += piece
-            if len(body) > MOST_BODY:
-                raise _too_large()
+            if len(body) > most:
+                raise _too_large(most)
     except ClientDisconnect:
         raise bad_request("the body did not come whole") from None
     return bytes(body)
 
 
-def _too_large() -> HttpError:
-    return HttpError(413, "bad_request", f"a body has at most {MOST_BODY} bytes", {"connection": "close"})
+def _too_large(most: int) -> HttpError:
+    return HttpError(413, "bad_request", f"a body has at most {most} bytes", {"connection": "close"})

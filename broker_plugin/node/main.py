@@ -30,6 +30,7 @@ from broker_plugin.node.clients import ClientService, clients_of
 from broker_plugin.node.cluster_users import check_own_users
 from broker_plugin.node.collector import Collector
 from broker_plugin.node.config import INVARIANTS, ConfigError, NodeConfig, switch_invariants
+from broker_plugin.node.definitions_admin import DefinitionsAdmin
 from broker_plugin.node.descriptors import Rooms, raise_limit, rooms
 from broker_plugin.node.door.admin import DoorAdmin
 from broker_plugin.node.door.metrics import NodeMetrics
@@ -274,6 +275,7 @@ class NodeProcess:
                 **calls,
                 **UserAdmin(changes).handlers,
                 **RuleAdmin(changes).handlers,
+                **DefinitionsAdmin(self.core, changes).handlers,
                 **door.handlers,
                 **self.metrics.handlers,
             },

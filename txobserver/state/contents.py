@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from txobserver.access import ACCESS
-from txobserver.batch import is_load, parts_of
+from txobserver.batch import is_load, parts_of, shown_parts
 from txobserver.calls import CALLS
 from txobserver.configuration import Configured
 from txobserver.definitions import Trial
@@ -78,9 +78,10 @@ class Contents:
         trial = Trial(self.configuration, self.access)
         trial.carry_out(parts)
         if trial.failed is not None:
-            self.access.loaded(step, self.access.users, self.access.rules, trial.failed.refusal)
+            self.access.loaded(step, self.access.users, self.access.rules, trial.failed.refusal, ("", ""))
             return Configured(refusal=trial.failed.refusal)
-        self.access.loaded(step, trial.users, trial.rules, None)
+        shown = shown_parts(trial.replaced), shown_parts(parts)
+        self.access.loaded(step, trial.users, trial.rules, None, shown)
         added = trial.configuration.numbers() - self.configuration.numbers()
         self.configuration = trial.configuration
         for number in sorted(added):

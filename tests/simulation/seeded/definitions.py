@@ -100,7 +100,7 @@ def a_backup_judges_parts_by_what_the_primary_has(stack: ExitStack) -> None:
             for part in parts_of(step):
                 trial.failed = None
                 trial.carry_out([part])
-            self.access.loaded(step, trial.users, trial.rules, None)
+            self.access.loaded(step, trial.users, trial.rules, None, ("", ""))
             self.configuration = trial.configuration
             for number in self.configuration.numbers() - self.queues.numbers():
                 self.queues.add(number)

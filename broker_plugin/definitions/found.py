@@ -1,0 +1,54 @@
+"""What a file of definitions has come to: steps, and entries that are left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from txobserver.configuration import UnknownStep, check_step
+from txobserver.events import Configure
+from txobserver.vhosts import DEFAULT_VHOST
+
+
+class LeftOut(NamedTuple):
+    """An entry that is not imported: which one, and why it cannot be honoured."""
+
+    entry: str
+    why: str
+
+
+class Found:
+    """``steps`` in the order in which they depend on each other; ``counts``: how many there are of each section."""
+
+    def __init__(self) -> None:
+        self.steps: list[Configure] = []
+        self.left_out: list[LeftOut] = []
+        self.counts: Counter[str] = Counter()
+        self._said: set[tuple[str, str, bytes]] = set()
+
+    def take(self, section: str, entry: str, step: Configure) -> bool:
+        """A step of the import, once however often it is said; False if it cannot be, and its entry is left out."""
+        try:
+            check_step(step)
+        except UnknownStep as error:
+            self.leave_out(entry, str(error).partition("arguments: ")[2] or str(error))
+            return False
+        said = step.operation, step.name, step.arguments
+        if said not in self._said:
+            self._said.add(said)
+            self.steps.append(step)
+            self.counts[section] += 1
+        return True
+
+    def there_already(self, section: str) -> None:
+        """An entry that says what is so already: nothing is to be done."""
+        self.counts[section] += 1
+
+    def leave_out(self, entry: str, why: str) -> None:
+        """An entry that cannot be honoured."""
+        self.left_out.append(LeftOut(entry, why))
+
+
+def titled(kind: str, name: str, vhost: str = DEFAULT_VHOST) -> str:
+    """What an entry is called: with its virtual host where that is not the default one."""
+    return f"{kind} {name!r}" + ("" if vhost == DEFAULT_VHOST else f" in virtual host {vhost!r}")
