@@ -149,7 +149,8 @@ def test_the_history_says_whose_it_was_and_what_came_and_no_hash() -> None:
     shown = json.loads(change.after)
     assert shown["queue.declare"] == ["q in vhost v", "r"] and shown["user.put"] == ["u"]
     assert "hash" not in change.after
-    assert stream.apply(audited_step(load_step([*WHOLE, put_user_step("u", "other", ())]), OPERATOR, 10)).refusal is None
+    again = load_step([*WHOLE, put_user_step("u", "other", ())])
+    assert stream.apply(audited_step(again, OPERATOR, 10)).refusal is None
     assert json.loads(stream.contents.access.changes[-1].before) == {"user.put": ["u"]}
     assert [part.config_id for part in parts_of(msgspec.structs.replace(step, config_id=9))][4:6] == [7, 8]
 
