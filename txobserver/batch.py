@@ -20,8 +20,8 @@ LOAD: Final = "definitions.load"
 """The step itself."""
 NUMBER: Final = "definitions.number"
 """Takes a number, and changes nothing."""
-MOST_PARTS: Final = 100_000
-"""Of one step."""
+MOST_PARTS: Final = 20_000
+"""Of one step: it is carried out in one turn of the loop, in a quarter of a second."""
 MOST_BYTES: Final = 32 << 20
 """Of all parts of one step, encoded."""
 EVERYTHING: Final = "*"

@@ -18,8 +18,8 @@ from broker_plugin.definitions.document import (
     TopicPermissionEntry,
     UserEntry,
 )
-from broker_plugin.definitions.found import Found, titled
-from broker_plugin.definitions.state import State
+from broker_plugin.definitions.found import ImportFound, titled
+from broker_plugin.definitions.state import DefinitionsHeld
 from broker_plugin.embedded.rights.patterns import PatternRefused, matcher
 from txobserver.access import put_user_step
 from txobserver.rules import (
@@ -59,7 +59,7 @@ NO_EFFECT: Final = "it would have no effect here"
 class AccessEntries:
     """``found``: where steps go; ``state``: what is there already."""
 
-    def __init__(self, found: Found, state: State) -> None:
+    def __init__(self, found: ImportFound, state: DefinitionsHeld) -> None:
         self._found = found
         self._users = {user.name for user in state.users}
         self._vhosts = {rule.name: rule.value for rule in state.rules if isinstance(rule.value, Vhost)}

@@ -27,19 +27,19 @@ class MalformedDocument(ValueError):
     """It is no file of definitions; the text says what is wrong where."""
 
 
-class Entry(BaseModel):
+class DocumentEntry(BaseModel):
     """Something that a section lists."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class VhostEntry(Entry):
+class VhostEntry(DocumentEntry):
     """Something in a virtual host. A file of one virtual host does not say which: "" then."""
 
     vhost: Name = ""
 
 
-class UserEntry(Entry):
+class UserEntry(DocumentEntry):
     """A user. ``password`` is written by hand only."""
 
     name: Name
@@ -50,7 +50,7 @@ class UserEntry(Entry):
     limits: Limits = {}
 
 
-class VhostMetadata(Entry):
+class VhostMetadata(DocumentEntry):
     """What else is said of a virtual host."""
 
     description: str | None = None
@@ -60,7 +60,7 @@ class VhostMetadata(Entry):
     protected_from_deletion: bool = False
 
 
-class NewVhost(Entry):
+class NewVhost(DocumentEntry):
     """A virtual host."""
 
     name: Name
@@ -99,7 +99,7 @@ class ParameterEntry(VhostEntry):
     value: Any
 
 
-class GlobalParameterEntry(Entry):
+class GlobalParameterEntry(DocumentEntry):
     """A parameter of the cluster itself."""
 
     name: str
@@ -149,7 +149,7 @@ class BindingEntry(VhostEntry):
     properties_key: str | None = None
 
 
-class Document(Entry):
+class Document(DocumentEntry):
     """A file. What the first block says is about who wrote it, and changes nothing."""
 
     rabbit_version: Any = None

@@ -17,7 +17,7 @@ class LeftOut(NamedTuple):
     why: str
 
 
-class Found:
+class ImportFound:
     """``steps`` in the order in which they depend on each other; ``counts``: how many there are of each section."""
 
     def __init__(self) -> None:

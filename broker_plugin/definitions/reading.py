@@ -11,23 +11,24 @@ from typing import Any
 
 from broker_plugin.definitions.access_entries import AccessEntries
 from broker_plugin.definitions.document import Document, MalformedDocument, VhostEntry
-from broker_plugin.definitions.found import Found
-from broker_plugin.definitions.state import State
+from broker_plugin.definitions.found import ImportFound
+from broker_plugin.definitions.state import DefinitionsHeld
 from broker_plugin.definitions.topology_entries import TopologyEntries
+from txobserver.batch import MOST_PARTS
 from txobserver.rules import Vhost
 
 OF_THE_CLUSTER = ("users", "vhosts", "permissions", "topic_permissions", "global_parameters")
 """Sections that no file of one virtual host has"""
 
 
-def read_import(document: Document, state: State, vhost: str | None = None) -> Found:
+def read_import(document: Document, state: DefinitionsHeld, vhost: str | None = None) -> ImportFound:
     """The steps, and what is left out. ``vhost``: the one that a file of one virtual host is for.
 
     Raises MalformedDocument.
     """
     there = {rule.name for rule in state.rules if isinstance(rule.value, Vhost) and not rule.value.going}
     _check_scope(document, vhost, there)
-    found = Found()
+    found = ImportFound()
     access, topology = AccessEntries(found, state), TopologyEntries(found, state)
     access.users(document.users)
     there |= access.vhosts(document.vhosts)
@@ -48,6 +49,8 @@ def read_import(document: Document, state: State, vhost: str | None = None) -> F
                 take(entry, name)
             else:
                 found.leave_out(f"{section} in virtual host {name!r}", "there is no such virtual host")
+    if len(found.steps) > MOST_PARTS:
+        raise MalformedDocument(f"it comes to {len(found.steps)} steps; one import has {MOST_PARTS} at most: split it")
     return found
 
 

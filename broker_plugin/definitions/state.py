@@ -22,7 +22,7 @@ LARGEST_STATE: Final = 256 << 20
 """Bytes of a state, before it is compressed"""
 
 
-class State(msgspec.Struct, array_like=True):
+class DefinitionsHeld(msgspec.Struct, array_like=True):
     """Everything durable, and who may use it."""
 
     users: list[User] = []
@@ -32,14 +32,14 @@ class State(msgspec.Struct, array_like=True):
     bindings: list[BindingSpec] = []
 
 
-def packed_state(state: State) -> str:
+def packed_state(state: DefinitionsHeld) -> str:
     """As text, for a line."""
     return _packed(msgspec.msgpack.encode(state))
 
 
-def unpacked_state(text: str) -> State:
+def unpacked_state(text: str) -> DefinitionsHeld:
     """Raises ValueError."""
-    return msgspec.msgpack.decode(_unpacked(text, LARGEST_STATE), type=State)
+    return msgspec.msgpack.decode(_unpacked(text, LARGEST_STATE), type=DefinitionsHeld)
 
 
 def packed_steps(steps: Sequence[Configure]) -> str:

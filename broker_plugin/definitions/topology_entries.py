@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from broker_plugin.definitions.document import BindingEntry, ExchangeEntry, QueueEntry
-from broker_plugin.definitions.found import Found, titled
-from broker_plugin.definitions.state import State
+from broker_plugin.definitions.found import ImportFound, titled
+from broker_plugin.definitions.state import DefinitionsHeld
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.operations.equivalence import EXCHANGE_ARGUMENTS, QUEUE_ARGUMENTS, check_arguments
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare, check_queue_arguments
@@ -33,7 +33,7 @@ TO_EXCHANGE: Final = "exchange"
 class TopologyEntries:
     """``found``: where steps go; ``state``: what is there already."""
 
-    def __init__(self, found: Found, state: State) -> None:
+    def __init__(self, found: ImportFound, state: DefinitionsHeld) -> None:
         self._found = found
         self._queues = {spec.name: (spec.auto_delete, spec.arguments) for spec in state.queues}
         self._exchanges = {spec.name: spec for spec in state.exchanges}

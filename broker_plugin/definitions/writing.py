@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from broker_plugin.definitions.access_entries import OWN_HASHES, RABBITMQ_HASHES, VHOST_LIMITS
-from broker_plugin.definitions.state import State
+from broker_plugin.definitions.state import DefinitionsHeld
 from txobserver.rules import (
     USER_LIMIT,
     VHOST_LIMIT,
@@ -23,7 +23,7 @@ from txobserver.vhosts import parts_of
 Row = dict[str, Any]
 
 
-def written(state: State, version: str) -> Row:
+def written(state: DefinitionsHeld, version: str) -> Row:
     """The file of the cluster. ``version`` is that of txha. Of users it holds the hashes of their passwords."""
     rules = sorted(state.rules, key=lambda rule: rule.place)
     return {
@@ -39,7 +39,7 @@ def written(state: State, version: str) -> Row:
     }
 
 
-def written_vhost(state: State, version: str, vhost: str) -> Row:
+def written_vhost(state: DefinitionsHeld, version: str, vhost: str) -> Row:
     """The file of one virtual host: what is declared there, its policies and limits, and nothing of users."""
     rules = sorted((rule for rule in state.rules if rule.vhost == vhost), key=lambda rule: rule.place)
     about = next((rule.value for rule in rules if isinstance(rule.value, Vhost)), Vhost())
@@ -69,7 +69,7 @@ def _plain(value: object) -> object:
     return int(value.timestamp()) if isinstance(value, datetime) else str(value)
 
 
-def _scoped(state: State, rules: list[Rule]) -> Row:
+def _scoped(state: DefinitionsHeld, rules: list[Rule]) -> Row:
     """The sections of what stands in virtual hosts."""
     return {
         "parameters": _limits_of_vhosts(rules),

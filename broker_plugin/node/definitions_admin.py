@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 
 from broker_plugin.admin.server import CommandRefused, Handler
 from broker_plugin.definitions.found import titled
-from broker_plugin.definitions.state import State, packed_state, unpacked_steps
+from broker_plugin.definitions.state import DefinitionsHeld, packed_state, unpacked_steps
 from broker_plugin.node.audited_changes import AuditedChanges
 from ha.core import NodeCore
 from txobserver.access import PUT_USER
@@ -47,11 +48,13 @@ class DefinitionsAdmin:
     async def _state(self, arguments: dict[str, Any]) -> Any:
         access, there = self._changes.kept(), self._core.replica.contents.configuration
         declared = list(there.queues.values()), list(there.exchanges.values()), list(there.bindings)
-        return {"state": packed_state(State(list(access.users.values()), list(access.rules.values()), *declared))}
+        held = DefinitionsHeld(list(access.users.values()), list(access.rules.values()), *declared)
+        return {"state": await asyncio.to_thread(packed_state, held)}
 
     async def _load(self, arguments: dict[str, Any]) -> Any:
         try:
-            step = Configure(0, LOAD, EVERYTHING, unpacked_steps(arguments.get("steps")))
+            packed = await asyncio.to_thread(unpacked_steps, arguments.get("steps"))
+            step = Configure(0, LOAD, EVERYTHING, packed)
             parts = parts_of(step)
         except (ValueError, msgspec.MsgspecError) as error:
             raise CommandRefused(f"these are no steps of an import: {error}") from None

@@ -16,8 +16,8 @@ from broker_plugin.cli.asking import BadArgument, Json, OptionalDir
 from broker_plugin.cli.terminal import say
 
 if TYPE_CHECKING:
-    from broker_plugin.definitions.found import Found
-    from broker_plugin.definitions.state import State
+    from broker_plugin.definitions.found import ImportFound
+    from broker_plugin.definitions.state import DefinitionsHeld
 
 app = typer.Typer(help="Take definitions over from RabbitMQ, or give them out.", no_args_is_help=True)
 
@@ -92,14 +92,14 @@ def definitions_import(
         raise typer.Exit(1)
 
 
-def _state(dir: Path | None, config: Path | None) -> tuple[str, State]:
+def _state(dir: Path | None, config: Path | None) -> tuple[str, DefinitionsHeld]:
     from broker_plugin.definitions.state import unpacked_state
 
     node, answer = ask_cluster(dir, config, "definitions.state", {})
     return node, unpacked_state(answer["state"])
 
 
-def _tell(found: Found, node: str, done: bool, dry_run: bool, as_json: bool) -> None:
+def _tell(found: ImportFound, node: str, done: bool, dry_run: bool, as_json: bool) -> None:
     left_out = [each._asdict() for each in found.left_out]
     if as_json:
         counts: dict[str, Any] = dict(found.counts)

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from broker_plugin.definitions.document import MalformedDocument, read_document
-from broker_plugin.definitions.found import Found
+from broker_plugin.definitions.found import ImportFound
 from broker_plugin.definitions.reading import read_import
-from broker_plugin.definitions.state import State, packed_steps, unpacked_state
+from broker_plugin.definitions.state import DefinitionsHeld, packed_steps, unpacked_state
 from broker_plugin.definitions.writing import as_json, written, written_vhost
 from broker_plugin.http.errors import bad_request
 from broker_plugin.http.login import ADMINISTRATOR
@@ -79,12 +79,12 @@ async def _import(asking: Asking, vhost: str | None) -> Response:
     return Response(status_code=204)
 
 
-async def _state(asking: Asking) -> State:
+async def _state(asking: Asking) -> DefinitionsHeld:
     answer = await asking.node.ask("definitions.state")
     return await asyncio.to_thread(unpacked_state, answer["state"])
 
 
-def _told(found: Found) -> str:
+def _told(found: ImportFound) -> str:
     told = "; ".join(f"{each.entry}: {each.why}" for each in found.left_out[:MOST_TOLD])
     more = len(found.left_out) - MOST_TOLD
     rest = f"; and {more} more" if more > 0 else ""

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from broker_plugin.definitions.document import read_document
-from broker_plugin.definitions.found import Found
+from broker_plugin.definitions.found import ImportFound
 from broker_plugin.definitions.reading import read_import
-from broker_plugin.definitions.state import State
+from broker_plugin.definitions.state import DefinitionsHeld
 from txobserver.access import found_users_step
 from txobserver.batch import load_step, number_step, numbers_of
 from txobserver.configuration import Configured
@@ -38,31 +38,29 @@ class Held:
         return self._next(step)
 
     def _next(self, step: Configure) -> Configured:
-        return self.contents.configure(
-            msgspec.structs.replace(step, config_id=self.contents.configuration.last_id + 1)
-        )
+        return self.contents.configure(msgspec.structs.replace(step, config_id=self.contents.configuration.last_id + 1))
 
     @property
-    def state(self) -> State:
+    def state(self) -> DefinitionsHeld:
         there, access = self.contents.configuration, self.contents.access
         declared = list(there.queues.values()), list(there.exchanges.values()), list(there.bindings)
-        return State(list(access.users.values()), list(access.rules.values()), *declared)
+        return DefinitionsHeld(list(access.users.values()), list(access.rules.values()), *declared)
 
-    def read(self, text: str | bytes, vhost: str | None = None) -> Found:
+    def read(self, text: str | bytes, vhost: str | None = None) -> ImportFound:
         return read_import(read_document(text), self.state, vhost)
 
     def load(self, steps: Sequence[Configure]) -> None:
         done = self.do(load_step(steps))
         assert done.refusal is None, done
 
-    def imported(self, text: str | bytes, vhost: str | None = None) -> Found:
+    def imported(self, text: str | bytes, vhost: str | None = None) -> ImportFound:
         """All that can be honoured."""
         found = self.read(text, vhost)
         self.load(found.steps)
         return found
 
 
-def without_numbers(state: State) -> tuple[Any, ...]:
+def without_numbers(state: DefinitionsHeld) -> tuple[Any, ...]:
     """What two clusters have in common that hold the same."""
     users = {(user.name, user.hash, user.tags) for user in state.users}
     queues = sorted((spec.name, spec.auto_delete, json.dumps(spec.arguments, sort_keys=True)) for spec in state.queues)

@@ -11,6 +11,7 @@ from broker_plugin.amqp.protocol.passwords import matches
 from broker_plugin.definitions.document import MalformedDocument
 from broker_plugin.definitions.writing import as_json, written, written_vhost
 from tests.broker_plugin.definitions.held import FILES, Held, without_numbers
+from txobserver.batch import MOST_PARTS
 from txobserver.rules import PERMISSION, USER_LIMIT, VHOST, VHOST_LIMIT, Limit, Permission, Vhost, place
 from txobserver.vhosts import full_name
 
@@ -80,8 +81,11 @@ def entry(section: str, **said: Any) -> dict[str, Any]:
 VHOSTED = {"vhost": "/"}
 CANNOT_BE: list[tuple[dict[str, Any], str, str]] = [
     (entry("users", name="u", password_hash="", tags=""), "user 'u'", "it has no password"),
-    (entry("users", name="u", password_hash="x", hashing_algorithm="rabbit_password_hashing_md5", tags=[]), "user 'u'",
-     "'rabbit_password_hashing_md5' cannot be verified"),
+    (
+        entry("users", name="u", password_hash="x", hashing_algorithm="rabbit_password_hashing_md5", tags=[]),
+        "user 'u'",
+        "'rabbit_password_hashing_md5' cannot be verified",
+    ),
     (entry("users", name="u", password_hash="no hash", tags=[]), "user 'u'", "its password_hash is none"),
     (entry("users", name="u", password="p", password_hash="h", tags=[]), "user 'u'", "leave one out"),
     (entry("vhosts", name="v", tracing=True), "virtual host 'v'", "no tracing"),
@@ -93,41 +97,82 @@ CANNOT_BE: list[tuple[dict[str, Any], str, str]] = [
     (entry("vhosts", name="/", limits={"max-queues": -7}), "limit 'max-queues' of virtual host '/'", "a limit of -7"),
     (entry("permissions", **VHOSTED, user="x", configure="", write="", read=""), "permission of 'x'", "no such user"),
     (entry("permissions", **VHOSTED, user="there", configure="(?=a)", write="", read=""), "permission of 'there'", "a"),
-    (entry("permissions", vhost="w", user="there", configure="", write="", read=""), "permission in virtual host 'w'",
-     "there is no such virtual host"),
-    (entry("topic_permissions", **VHOSTED, user="x", exchange="e", write="", read=""),
-     "topic permission for 'e' of 'x'", "no such user"),
+    (
+        entry("permissions", vhost="w", user="there", configure="", write="", read=""),
+        "permission in virtual host 'w'",
+        "there is no such virtual host",
+    ),
+    (
+        entry("topic_permissions", **VHOSTED, user="x", exchange="e", write="", read=""),
+        "topic permission for 'e' of 'x'",
+        "no such user",
+    ),
     (entry("parameters", **VHOSTED, component="operator_policy", name="o", value={}), "operator policy 'o'", "effect"),
     (entry("parameters", **VHOSTED, component="shovel", name="s", value={}), "parameter of 'shovel' 's'", "no effect"),
-    (entry("parameters", **VHOSTED, component="vhost-limits", name="limits", value=3),
-     "parameter of 'vhost-limits' 'limits'", "numbers by their names"),
-    (entry("global_parameters", name="mqtt_port_to_vhost_mapping", value={}),
-     "global parameter 'mqtt_port_to_vhost_mapping'", "no effect"),
+    (
+        entry("parameters", **VHOSTED, component="vhost-limits", name="limits", value=3),
+        "parameter of 'vhost-limits' 'limits'",
+        "numbers by their names",
+    ),
+    (
+        entry("global_parameters", name="mqtt_port_to_vhost_mapping", value={}),
+        "global parameter 'mqtt_port_to_vhost_mapping'",
+        "no effect",
+    ),
     (entry("policies", **VHOSTED, name="p", pattern="", definition={"ha-mode": "all"}), "policy 'p'", "'ha-mode'"),
     (entry("policies", **VHOSTED, name="p", pattern="", definition={}), "policy 'p'", "no alternate-exchange"),
     (entry("policies", **VHOSTED, name="p", pattern="(", definition={"alternate-exchange": "e"}), "policy 'p'", "("),
-    (entry("policies", **VHOSTED, name="p", pattern="", definition={"alternate-exchange": "e"}, **{"apply-to": "queues"}),
-     "policy 'p'", "holds of queues"),
+    (
+        entry(
+            "policies",
+            **VHOSTED,
+            name="p",
+            pattern="",
+            definition={"alternate-exchange": "e"},
+            **{"apply-to": "queues"},
+        ),
+        "policy 'p'",
+        "holds of queues",
+    ),
     (entry("exchanges", **VHOSTED, name="e", type="x-delayed-message"), "exchange 'e'", "type 'x-delayed-message'"),
     (entry("exchanges", **VHOSTED, name="e", type="topic", durable=False), "exchange 'e'", "not durable"),
-    (entry("exchanges", **VHOSTED, name="e", type="topic", arguments={"alternate-exchange": 1}), "exchange 'e'", "name"),
+    (
+        entry("exchanges", **VHOSTED, name="e", type="topic", arguments={"alternate-exchange": 1}),
+        "exchange 'e'",
+        "name",
+    ),
     (entry("queues", **VHOSTED, name="q", durable=False), "queue 'q'", "not durable"),
     (entry("queues", **VHOSTED, name=""), "queue ''", "no name"),
     (entry("queues", **VHOSTED, name="q", arguments={"x-queue-type": "stream"}), "queue 'q'", "unsupported queue type"),
     (entry("queues", **VHOSTED, name="q", type="quorum"), "queue 'q'", "its arguments do not say so"),
-    (entry("queues", **VHOSTED, name="q", arguments={"x-message-ttl": 1, "x-max-length": 1}), "queue 'q'",
-     "x-max-length, x-message-ttl would have no effect here"),
+    (
+        entry("queues", **VHOSTED, name="q", arguments={"x-message-ttl": 1, "x-max-length": 1}),
+        "queue 'q'",
+        "x-max-length, x-message-ttl would have no effect here",
+    ),
     (entry("queues", **VHOSTED, name="q", arguments={"x-message-ttl": "soon"}), "queue 'q'", "invalid arg"),
     (entry("queues", **VHOSTED, name="there", auto_delete=True), "queue 'there'", "declared otherwise"),
     (entry("exchanges", **VHOSTED, name="there", type="topic"), "exchange 'there'", "declared otherwise"),
-    (entry("bindings", **VHOSTED, source="e", destination="there", destination_type="queue"),
-     "binding of 'there' to 'e'", "there is no durable exchange 'e'"),
-    (entry("bindings", **VHOSTED, source="there", destination="q", destination_type="queue"),
-     "binding of 'q' to 'there'", "there is no durable queue 'q'"),
-    (entry("bindings", **VHOSTED, source="there", destination="q", destination_type="exchange"),
-     "binding of 'q' to 'there'", "there is no durable exchange 'q'"),
-    (entry("bindings", **VHOSTED, source="there", destination="q", destination_type="stream"),
-     "binding of 'q' to 'there'", "a queue or to an exchange"),
+    (
+        entry("bindings", **VHOSTED, source="e", destination="there", destination_type="queue"),
+        "binding of 'there' to 'e'",
+        "there is no durable exchange 'e'",
+    ),
+    (
+        entry("bindings", **VHOSTED, source="there", destination="q", destination_type="queue"),
+        "binding of 'q' to 'there'",
+        "there is no durable queue 'q'",
+    ),
+    (
+        entry("bindings", **VHOSTED, source="there", destination="q", destination_type="exchange"),
+        "binding of 'q' to 'there'",
+        "there is no durable exchange 'q'",
+    ),
+    (
+        entry("bindings", **VHOSTED, source="there", destination="q", destination_type="stream"),
+        "binding of 'q' to 'there'",
+        "a queue or to an exchange",
+    ),
 ]
 
 
@@ -168,7 +213,10 @@ def test_what_leads_to_what_is_left_out_is_left_out(held: Held) -> None:
 
 def test_what_is_always_there_and_what_describes_the_cluster_is_passed_over(held: Held) -> None:
     file = {
-        "exchanges": [{"vhost": "/", "name": "", "type": "direct"}, {"vhost": "/", "name": "amq.topic", "type": "topic"}],
+        "exchanges": [
+            {"vhost": "/", "name": "", "type": "direct"},
+            {"vhost": "/", "name": "amq.topic", "type": "topic"},
+        ],
         "bindings": [{"vhost": "/", "source": "", "destination": "q", "destination_type": "queue"}],
         "global_parameters": [{"name": "cluster_name", "value": "rabbit@host"}],
     }
@@ -210,6 +258,13 @@ def test_what_is_no_file_of_definitions_is_refused_as_a_whole(
     with pytest.raises(MalformedDocument) as refused:
         held.read(text, vhost)
     assert why in str(refused.value)
+
+
+def test_a_file_of_more_than_one_import_can_have_is_refused(held: Held) -> None:
+    queues = [{"name": f"q{number}", "vhost": "/"} for number in range(MOST_PARTS + 1)]
+    with pytest.raises(MalformedDocument, match="split it"):
+        held.read(json.dumps({"queues": queues}))
+    assert len(held.read(json.dumps({"queues": queues[1:]})).steps) == MOST_PARTS
 
 
 def test_no_value_of_a_file_is_told_since_it_may_be_a_password(held: Held) -> None:
