@@ -190,8 +190,8 @@ def confirms_before_the_commit_point(stack: ExitStack) -> None:
 @seeded("P2", "P11")
 def commit_answered_when_decided(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def decide(self: StreamDecisions, tx: int, commit: bool, done: Any) -> None:
-            original(self, tx, commit, None)
+        def decide(self: StreamDecisions, tx: int, commit: bool, done: Any, *more: Any, **named: Any) -> None:
+            original(self, tx, commit, None, *more, **named)
             if done is not None:
                 done(None)
 

@@ -41,7 +41,7 @@ def auto_delete_exchange_goes_by_a_later_step(stack: ExitStack) -> None:
         return configure
 
     def make_lost(original: Any) -> Any:
-        def lost_bindings(self: ExchangeOperations, sources: Any) -> None:
+        def lost_bindings(self: ExchangeOperations, sources: Any, left: Any = None) -> None:
             topology = self._broker.topology
             for name in sources:
                 there = topology.exchanges.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from inspect import isfunction, signature
 from typing import Any
 from unittest.mock import patch
 
@@ -61,5 +62,24 @@ def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
 
 
 def replace(stack: ExitStack, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """For as long as the stack is open, ``owner.name`` is what ``make`` makes of it."""
-    stack.enter_context(patch.object(owner, name, make(owner.__dict__[name])))
+    """For as long as the stack is open, ``owner.name`` is what ``make`` makes of it.
+
+    Raises TypeError for a function that cannot be called as the original is: each seed would end there, and the fault
+    would count as not found.
+    """
+    original = owner.__dict__[name]
+    made = make(original)
+    if isfunction(original) and isfunction(made):
+        _check_called_alike(original, made)
+    stack.enter_context(patch.object(owner, name, made))
+
+
+def _check_called_alike(original: Any, made: Any) -> None:
+    parameters = list(signature(original).parameters.values())
+    ordered = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    needed = [each for each in ordered if each.default is each.empty]
+    for given in (needed, ordered):
+        try:
+            signature(made).bind(*given)
+        except TypeError as error:
+            raise TypeError(f"the fault replaces {original.__qualname__}, and cannot be called as it: {error}") from None
