@@ -82,4 +82,5 @@ def _check_called_alike(original: Any, made: Any) -> None:
         try:
             signature(made).bind(*given)
         except TypeError as error:
-            raise TypeError(f"the fault replaces {original.__qualname__}, and cannot be called as it: {error}") from None
+            replaced = original.__qualname__
+            raise TypeError(f"the fault replaces {replaced}, and cannot be called as it: {error}") from None
