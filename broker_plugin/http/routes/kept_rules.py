@@ -6,9 +6,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker_plugin.http.errors import not_found
+from broker_plugin.http.errors import not_authorised, not_found
+from broker_plugin.http.login import ADMINISTRATOR, MONITORING
 from broker_plugin.http.routing import Asking
-from txobserver.rules import VHOST
+from txobserver.rules import PERMISSION, VHOST
+
+SEES_ALL = frozenset({ADMINISTRATOR, MONITORING})
+"""Tags of users who see all virtual hosts"""
 
 
 async def rules(asking: Asking, kind: str) -> list[dict[str, Any]]:
@@ -27,6 +31,22 @@ async def clear(asking: Asking, rule: dict[str, Any]) -> None:
     """Clears a rule."""
     place = {key: rule[key] for key in ("kind", "vhost", "name", "scope")}
     await asking.node.ask("rules.clear", {**place, "by": asking.login.by})
+
+
+async def visible(asking: Asking) -> set[str] | None:
+    """The virtual hosts in which the user has permissions; None for one whose tags show all."""
+    if not SEES_ALL.isdisjoint(asking.login.tags):
+        return None
+    return {rule["vhost"] for rule in await rules(asking, PERMISSION) if rule["name"] == asking.login.user}
+
+
+async def check_visible(asking: Asking, name: str) -> str:
+    """The name. Raises HttpError if there is no such virtual host, or the user has nothing to do there."""
+    await check_vhost(asking, name)
+    seen = await visible(asking)
+    if seen is not None and name not in seen:
+        raise not_authorised("User not authorised to access virtual host")
+    return name
 
 
 async def check_user(asking: Asking, name: str) -> str:

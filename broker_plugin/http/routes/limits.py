@@ -9,9 +9,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from broker_plugin.http.errors import bad_request
-from broker_plugin.http.login import ADMINISTRATOR
+from broker_plugin.http.login import ADMINISTRATOR, MANAGEMENT
 from broker_plugin.http.reading import name_in, read_object
-from broker_plugin.http.routes.kept_rules import check_user, check_vhost, clear, rules, set_rule
+from broker_plugin.http.routes.kept_rules import check_user, check_vhost, check_visible, clear, rules, set_rule, visible
 from broker_plugin.http.routing import Api, Asking
 from txobserver.rules import LARGEST_LIMIT, LIMITS, USER_LIMIT, VHOST_LIMIT
 
@@ -21,11 +21,12 @@ Check = Callable[[Asking, str], Awaitable[str]]
 def routes(api: Api) -> list[BaseRoute]:
     """All of them."""
     found: list[BaseRoute] = []
-    for limits in (Limits(USER_LIMIT, "user", check_user), Limits(VHOST_LIMIT, "vhost", check_vhost)):
+    of_users = Limits(USER_LIMIT, "user", check_user, check_user)
+    for limits in (of_users, Limits(VHOST_LIMIT, "vhost", check_vhost, check_visible)):
         whole = f"/api/{limits.of}-limits"
         found += [
-            api.route(whole, ["GET"], ADMINISTRATOR, limits.list_all),
-            api.route(f"{whole}/{{name}}", ["GET"], ADMINISTRATOR, limits.list_one),
+            api.route(whole, ["GET"], MANAGEMENT, limits.list_all),
+            api.route(f"{whole}/{{name}}", ["GET"], MANAGEMENT, limits.list_one),
             api.route(f"{whole}/{{name}}/{{limit}}", ["PUT"], ADMINISTRATOR, limits.put),
             api.route(f"{whole}/{{name}}/{{limit}}", ["DELETE"], ADMINISTRATOR, limits.delete),
         ]
@@ -33,20 +34,24 @@ def routes(api: Api) -> list[BaseRoute]:
 
 
 class Limits:
-    """Of users, or of virtual hosts. ``of``: which, in RabbitMQ's word; ``check`` refuses a name that is not there."""
+    """Of users, or of virtual hosts. ``of``: which, in RabbitMQ's word; ``check`` refuses a name that is not there,
+    ``look`` also one that the user may not look at."""
 
-    def __init__(self, kind: str, of: str, check: Check) -> None:
+    def __init__(self, kind: str, of: str, check: Check, look: Check) -> None:
         self.of = of
         self._kind = kind
         self._check = check
+        self._look = look
 
     async def list_all(self, asking: Asking) -> Response:
-        """Of all that have any."""
-        return JSONResponse(self._shown(await rules(asking, self._kind)))
+        """Of all that have any, and of virtual hosts those that the user sees."""
+        seen = await visible(asking) if self._kind == VHOST_LIMIT else None
+        found = await rules(asking, self._kind)
+        return JSONResponse(self._shown([rule for rule in found if seen is None or rule["name"] in seen]))
 
     async def list_one(self, asking: Asking) -> Response:
         """Of one."""
-        name = await self._check(asking, name_in(asking.request, "name"))
+        name = await self._look(asking, name_in(asking.request, "name"))
         return JSONResponse(self._shown([rule for rule in await rules(asking, self._kind) if rule["name"] == name]))
 
     async def put(self, asking: Asking) -> Response:

@@ -8,17 +8,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from broker_plugin.http.errors import bad_request, not_found
-from broker_plugin.http.login import ADMINISTRATOR, MANAGEMENT, MONITORING
+from broker_plugin.http.login import ADMINISTRATOR, MANAGEMENT
 from broker_plugin.http.reading import name_in, read_object
-from broker_plugin.http.routes.kept_rules import clear, rules, set_rule
+from broker_plugin.http.routes.kept_rules import clear, rules, set_rule, visible
 from broker_plugin.http.routing import Api, Asking
-from txobserver.rules import LONGEST_SCOPE, PERMISSION, VHOST
+from txobserver.rules import LONGEST_SCOPE, VHOST
 from txobserver.vhosts import DEFAULT_VHOST
 
 KNOWN = frozenset({"name", "description", "tags", "tracing", "default_queue_type"})
 """What a virtual host can be given"""
-SEES_ALL = frozenset({ADMINISTRATOR, MONITORING})
-"""Tags of users who see all virtual hosts"""
 QUEUE_TYPES = (None, "", "undefined", "classic")
 """Kinds of queues that may be the default: there is one kind here, which stands for all of these."""
 
@@ -37,10 +35,8 @@ def routes(api: Api) -> list[BaseRoute]:
 async def list_vhosts(asking: Asking) -> Response:
     """All of them that the user may connect to, but for those that are being deleted; others see them all."""
     found = [rule for rule in await rules(asking, VHOST) if not rule["going"]]
-    if SEES_ALL.isdisjoint(asking.login.tags):
-        own = {rule["vhost"] for rule in await rules(asking, PERMISSION) if rule["name"] == asking.login.user}
-        found = [rule for rule in found if rule["name"] in own]
-    return JSONResponse([_shown(rule) for rule in found])
+    seen = await visible(asking)
+    return JSONResponse([_shown(rule) for rule in found if seen is None or rule["name"] in seen])
 
 
 async def get_vhost(asking: Asking) -> Response:

@@ -127,7 +127,8 @@ def test_what_cannot_be_is_refused_with_a_reason(
 
 @pytest.mark.parametrize("user", ["mon", "pol", "man", "none"])
 def test_only_administrators_change_and_see_who_may_do_what(user: str, client: TestClient, node: FakeNode) -> None:
-    for method, path in (("GET", "/api/permissions"), ("PUT", "/api/permissions/%2F/mon"), ("GET", "/api/user-limits")):
+    limit = "/api/user-limits/mon/max-channels"
+    for method, path in (("GET", "/api/permissions"), ("PUT", "/api/permissions/%2F/mon"), ("PUT", limit)):
         assert client.request(method, path, json=SOME, headers=basic(user)).status_code == 401
     assert node.only_default()
 
@@ -238,3 +239,22 @@ def test_there_are_no_operator_policies(client: TestClient) -> None:
     assert client.get("/api/operator-policies").json() == client.get("/api/operator-policies/%2F").json() == []
     answer = client.put("/api/operator-policies/%2F/p", json={"pattern": "", "definition": {"max-length": 1}})
     assert answer.status_code == 400 and answer.json()["reason"].startswith("nothing that an operator policy can say")
+
+
+def test_limits_may_be_looked_at_where_the_user_has_something_to_do(client: TestClient) -> None:
+    """As RabbitMQ shows them: those of all users, and of the virtual hosts that the user sees."""
+    for vhost in ("v", "w"):
+        assert client.put(f"/api/vhosts/{vhost}").status_code == 201
+        assert client.put(f"/api/vhost-limits/{vhost}/max-queues", json={"value": 5}).status_code == 204
+    client.put("/api/user-limits/mon/max-channels", json={"value": 3})
+    client.put("/api/permissions/v/man", json=SOME)
+    both = [{"vhost": vhost, "value": {"max-queues": 5}} for vhost in ("v", "w")]
+    assert client.get("/api/vhost-limits", headers=basic("mon")).json() == both
+    assert client.get("/api/vhost-limits", headers=basic("man")).json() == both[:1]
+    assert client.get("/api/vhost-limits/v", headers=basic("man")).json() == both[:1]
+    refused = client.get("/api/vhost-limits/w", headers=basic("man"))
+    assert (refused.status_code, refused.json()["reason"]) == (401, "User not authorised to access virtual host")
+    assert client.get("/api/vhost-limits/x", headers=basic("man")).status_code == 404
+    of_users = client.get("/api/user-limits", headers=basic("man")).json()
+    assert of_users == [{"user": "mon", "value": {"max-channels": 3}}]
+    assert client.get("/api/user-limits/mon", headers=basic("none")).status_code == 401
