@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test slices every-case lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants attacks calls-storm fuzz stress money amqp-programs docs image clean
+.PHONY: help install demo test slices every-case lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants attacks calls-storm alerts fuzz stress money amqp-programs docs image clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,11 @@ lint: $(STAMP) ## ruff, mypy strict, import directions
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
+
+alerts: ## The example alert rules through Prometheus' own promtool: each fires, and is silent, where it should
+	@bash tests/system_packages.sh
+	@promtool check rules docs/metrics/alerts.yml
+	@promtool test rules docs/metrics/alerts_test.yml
 
 takeover: install ## Distribution of the time to take over, 20 trials
 	@echo "== takeover: SIGKILL of the primary, 20 times"

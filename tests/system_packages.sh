@@ -10,6 +10,7 @@ compgen -G "/usr/lib/*/faketime/libfaketimeMT.so.1" >/dev/null || missing+=(fake
 compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || missing+=(postgresql-15)
 [ -x "$(PATH=$PATH:/usr/sbin command -v pgbouncer)" ] || missing+=(pgbouncer)
 [ -d /usr/lib/rabbitmq/bin ] || missing+=(rabbitmq-server)
+command -v promtool >/dev/null || missing+=(prometheus)
 command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
