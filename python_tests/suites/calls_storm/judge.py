@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from python_tests.suites.calls_storm.site import Ran, Row, StormSite
+from python_tests.suites.calls_storm.site import CLOSED, LISTENERS, OPEN, RAISED, Ran, Row, StormSite
 from python_tests.suites.calls_storm.storm import Made
 
 RECORDED = {"done", "lagging"}
@@ -34,7 +35,7 @@ def breaches(site: StormSite, made: Sequence[Made]) -> list[str]:
         found += [
             f"{node} has {in_force[name]!r} in force as {name}, and call {wanted.get(name)} was the last"
             for name in in_force
-            if in_force[name] != wanted.get(name, in_force[name] if name == "log_level" else "")
+            if in_force[name] != wanted.get(name, _without_a_call(name, in_force[name]))
         ]
         found += in_order(node, site.ran(node), {row["id"]: row["tnx_id"] for row in first})
     return found
@@ -57,9 +58,21 @@ def last_of_each(rows: Sequence[Row]) -> dict[str, str]:
     """What is to be in force, by name."""
     found = {}
     for row in rows:
-        value = row["arguments"].partition('"arg":["')[2] or row["arguments"].partition('"level":"')[2]
-        found[row["name"] or "log_level"] = value.partition('"')[0]
+        given = json.loads(row["arguments"])
+        if row["operation"] == "flag":
+            found[row["name"]] = RAISED
+        elif row["operation"] == "listener":
+            found[row["name"]] = OPEN if given["open"] else CLOSED
+        else:
+            found[row["name"] or "log_level"] = given["arg"][0] if "arg" in given else given["level"]
     return found
+
+
+def _without_a_call(name: str, there: str) -> str:
+    """What is in force where no call has said anything: the level is that of the node's own file."""
+    if name == "log_level":
+        return there
+    return CLOSED if name in LISTENERS else ""
 
 
 def in_order(node: str, ran: Sequence[Ran], numbers: dict[str, int]) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
+import socket
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from python_tests.harness.cluster import LocalCluster, keeps_users
+from python_tests.harness.cluster import LocalCluster, free_base_port, keeps_users
 from python_tests.harness.waiting import wait_until
 from recovery.reader.node_admin import AdminError, ask
 
@@ -17,6 +18,10 @@ HOOK = """#!/bin/sh
 echo "$HOOK_CALL_ID $HOOK_UNDO $HOOK_NAME $1" >> {0}/ran.$HOOK_NODE
 echo "$1" > {0}/$HOOK_NAME.$HOOK_NODE.new && mv {0}/$HOOK_NAME.$HOOK_NODE.new {0}/$HOOK_NAME.$HOOK_NODE
 """
+LISTENERS = ["side", "far"]
+"""Of each node, at ports of its own"""
+FLAG = "calls"
+OPEN, CLOSED, RAISED = "true", "false", "raised"
 KEPT = 2000
 READY_SECONDS = 60.0
 Row = dict[str, Any]
@@ -48,8 +53,17 @@ class StormSite:
         options = [word for setting in self.settings for word in ("--set", setting)]
         self.cluster = LocalCluster(directory / "cluster", 3, *options)
         self.nodes = [f"node-{number}" for number in (1, 2, 3)]
+        places = [(node, name) for node in self.nodes for name in LISTENERS]
+        first = free_base_port(len(places))
+        self.ports = {place: first + number for number, place in enumerate(places)}
 
     def __enter__(self) -> StormSite:
+        self.cluster.start()  # it writes the nodes' own files, in which listeners have their addresses
+        self.cluster.stop()
+        for node in self.nodes:
+            with (self.cluster.directory / node / "node.toml").open("a") as file:
+                for name in LISTENERS:
+                    file.write(f'\n[listeners.{name}]\nhost = "127.0.0.1"\nport = {self.ports[node, name]}\n')
         self.cluster.start()
         try:
             self.wait_ready()
@@ -110,14 +124,25 @@ class StormSite:
         return [Ran(call, undo == "1", name, argument) for call, undo, name, argument in map(_four, lines)]
 
     def in_force(self, node: str) -> dict[str, str]:
-        """What the hooks have made of this node, and its level."""
+        """What the hooks have made of this node, its level, which listeners take connections, which flag is raised."""
         found: dict[str, str] = defaultdict(str)
         for name in NAMES:
             path = self.directory / f"{name}.{node}"
             found[name] = path.read_text().strip() if path.exists() else ""
-        levels = self.ask(node, "status")["in_force"].get("log_level", {})
-        found["log_level"] = str(levels.get("", {}).get("level", ""))
+        status = self.ask(node, "status")
+        found["log_level"] = str(status["in_force"].get("log_level", {}).get("", {}).get("level", ""))
+        found[FLAG] = RAISED if status["flags"][FLAG] else ""
+        for name in LISTENERS:
+            found[name] = OPEN if _takes_connections(self.ports[node, name]) else CLOSED
         return dict(found)
+
+
+def _takes_connections(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5.0):
+            return True
+    except ConnectionRefusedError:
+        return False
 
 
 def _four(line: str) -> list[str]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from python_tests.suites.calls_storm.site import NAMES, NotThere, Row, StormSite
+from python_tests.suites.calls_storm.site import CLOSED, FLAG, LISTENERS, NAMES, OPEN, NotThere, Row, StormSite
 
 AT_ONCE = 24
 """Callers of one node; each waits for its answer before it makes the next call."""
@@ -21,6 +21,13 @@ LOOK = 0.02
 """Seconds between two looks at how many are"""
 LEVELS = ("warning", "error")
 ONE, ALL = 1, "all"
+GIVEN: dict[str, Callable[[str], dict[str, list[str]]]] = {
+    "log_level": lambda argument: {"level": [argument]},
+    "listener": lambda argument: {"open": [argument]},
+    "flag": lambda argument: {},
+    "hook": lambda argument: {"arg": [argument]},
+}
+"""The arguments of a call, as the command line gives them"""
 Say = Callable[[str], None]
 
 
@@ -69,8 +76,13 @@ class Storm:
 
     def _drawn(self, number: int) -> tuple[str, str, str, int | str]:
         need: int | str = self._random.choice((ONE, ALL))
-        if self._random.random() < 0.2:
+        which = self._random.random()
+        if which < 0.2:
             return "log_level", "", self._random.choice(LEVELS), need
+        if which < 0.35:
+            return "listener", self._random.choice(LISTENERS), self._random.choice((OPEN, CLOSED)), need
+        if which < 0.37:
+            return "flag", FLAG, "", need
         return "hook", self._random.choice(NAMES), f"v{number}", need
 
     def _caller(self, node: str) -> None:
@@ -80,7 +92,7 @@ class Storm:
                     if not self._wanted:
                         return
                     operation, name, argument, need = self._wanted.pop()
-                given = {"level": [argument]} if operation == "log_level" else {"name": [name], "arg": [argument]}
+                given = {**({"name": [name]} if name else {}), **GIVEN[operation](argument)}
                 began, answer = self._answered(node, operation, given, need)
                 made = Made(node, operation, name, argument, need, answer, time.monotonic() - began)
                 with self._mutex:

@@ -10,7 +10,7 @@ import pytest
 
 from python_tests.suites.calls_storm.campaign import campaign
 from python_tests.suites.calls_storm.judge import breaches, digest
-from python_tests.suites.calls_storm.site import NAMES, Ran
+from python_tests.suites.calls_storm.site import CLOSED, FLAG, NAMES, OPEN, RAISED, Ran
 from python_tests.suites.calls_storm.storm import Made
 
 Change = Callable[["Left"], object]
@@ -35,7 +35,8 @@ class Left:
                 *(Ran("c" * 32, False, "h0", "v2"), Ran("c" * 32, False, "h0", "v2")),
             ],
         }
-        self.forced = {node: {**dict.fromkeys(NAMES, ""), "h0": "v2", "log_level": "warning"} for node in self.nodes}
+        others = {"log_level": "warning", "side": CLOSED, "far": CLOSED, FLAG: ""}
+        self.forced = {node: {**dict.fromkeys(NAMES, ""), "h0": "v2", **others} for node in self.nodes}
         self.made = [
             made("a", {"result": "done", "tnx_id": 1}),
             made("b", {"result": "not made", "reason": "no"}),
@@ -75,6 +76,19 @@ def test_what_is_as_it_must_be() -> None:
     assert Left().found() == []
 
 
+LISTENER = row(3, "d" * 32, "far", "") | {"operation": "listener", "arguments": '{"open":true}'}
+FLAGGED = row(3, "e" * 32, FLAG, "") | {"operation": "flag", "arguments": "{}"}
+
+
+def test_what_calls_have_left_in_force() -> None:
+    left = Left()
+    for node in left.nodes:
+        left.rows[node] += [LISTENER, FLAGGED | {"tnx_id": 4}]
+        left.forced[node] |= {"far": OPEN, FLAG: RAISED}
+    left.made += [Made("node-1", "x", "y", "", 1, {"result": "no answer", "id": letter * 32}, 0.1) for letter in "de"]
+    assert left.found() == []
+
+
 CHANGES: list[tuple[str, Change]] = [
     ("different calls", lambda left: left.rows["node-2"].pop()),
     ("different calls", lambda left: left.rows["node-2"].__setitem__(1, row(2, "c" * 32, "h1", "v2"))),
@@ -85,6 +99,10 @@ CHANGES: list[tuple[str, Change]] = [
     ("by no caller", lambda left: left.made.pop()),
     ("in force", lambda left: left.forced["node-1"].__setitem__("h0", "v0")),
     ("in force", lambda left: left.forced["node-1"].__setitem__("h5", "v1")),
+    ("in force as side", lambda left: left.forced["node-1"].__setitem__("side", OPEN)),
+    ("in force as far", lambda left: [each.append(LISTENER) for each in left.rows.values()]),
+    ("in force as calls", lambda left: left.forced["node-2"].__setitem__(FLAG, RAISED)),
+    ("in force as calls", lambda left: [each.append(FLAGGED) for each in left.rows.values()]),
     ("never undone", lambda left: left.hooks["node-1"].append(Ran("b" * 32, False, "h0", "v1"))),
     ("before b", lambda left: left.hooks["node-2"].pop(2)),
     ("behind call 2", lambda left: left.hooks["node-1"].reverse()),
