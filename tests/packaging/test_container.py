@@ -159,6 +159,13 @@ def test_the_image_is_built_from_the_locks_of_the_whole() -> None:
         assert "://" not in name.read_text()
 
 
+def test_the_image_has_all_that_the_project_says_it_needs() -> None:
+    """RE2 was added to the project and not to this lock: the image was built, and its command ended with a trace."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[^\w.-]", each)[0].lower() for each in project["dependencies"]}
+    assert needed and needed <= {name.lower() for name in pins(ROOT / "requirements-runtime.lock")}
+
+
 def pins(lock: Path) -> dict[str, str]:
     """Each package and its version; each has hashes."""
     text = lock.read_text()
