@@ -63,7 +63,7 @@ class Agreement(Checker):
             self.fail(f"{process.name} stands at {applied}, which is not in the one stream")
         for number, queue in reference.queues.items():
             if not contents.queues.knows(number):
-                if number <= contents.configuration.last_id:
+                if queue.step <= contents.configuration.last_id:
                     self.fail(f"{process.name} does not know queue {queue.name}")
                 continue
             summary = contents.queues.summary(number)

@@ -43,10 +43,12 @@ def fingerprint(offset: int, rid: int) -> int:
 @dataclass
 class ReferenceQueue:
     """``contents``: offset -> (replication id, body). ``changed_at``: sequences, with (count, digest) after each;
-    ``marked_at``: the same for delivery watermarks."""
+    ``marked_at``: the same for delivery watermarks. ``step``: the id of the one that declared it.
+    """
 
     name: str
     number: int
+    step: int
     contents: dict[int, tuple[int, str]] = field(default_factory=dict)
     digest: int = 0
     watermark: int = 0
@@ -173,10 +175,10 @@ class Reference:
         change.configured = True
         parts = carried_out(event) if self.users.loads.get(event.config_id, "none") is None else []
         for part in parts:
-            self._declare(part)
+            self._declare(part, event.config_id)
         done = self.names.apply(event, self._ready, parts)
         if event.operation == DECLARE_QUEUE:
-            self._declare(event)
+            self._declare(event, event.config_id)
         elif event.operation == DELETE_QUEUE and not done:
             self._refused[event.name] += 1
         elif event.operation == DELETE_QUEUE and event.name in self.by_name:
@@ -184,9 +186,10 @@ class Reference:
             change.dropped += [(gone.name, offset, body) for offset, (_, body) in gone.contents.items()]
             self._carried_out[event.name] += 1
 
-    def _declare(self, event: Configure) -> None:
+    def _declare(self, event: Configure, step: int) -> None:
+        number = event.config_id
         if event.operation == DECLARE_QUEUE and event.name not in self.by_name:
-            self.by_name[event.name] = self.queues[event.config_id] = ReferenceQueue(event.name, event.config_id)
+            self.by_name[event.name] = self.queues[number] = ReferenceQueue(event.name, number, step)
 
     def _ready(self, number: int, terms: Terms) -> bool:
         """Whether a queue holds what is neither in a client's hands nor in those of a prepared branch."""

@@ -17,6 +17,7 @@ class Listener(Enum):
     PEER = "the port for nodes"
     READER = "the port for nodes, as a reader of the log"
     ADMIN = "the port for operators"
+    DOOR = "the HTTP door"
     FILES = "the files of a node"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from python_tests.suites.attacks import (
     branches,
+    door,
     floods,
     greedy,
     hoarders,
@@ -12,4 +13,4 @@ from python_tests.suites.attacks import (
     through_backup,
 )
 
-MODULES = (malformed, floods, greedy, hoarders, branches, through_backup, neighbours)
+MODULES = (malformed, floods, greedy, hoarders, branches, through_backup, neighbours, door)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from broker_plugin.node.config import SECRET_FILE
-from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.cluster import LocalCluster, free_base_port
 from python_tests.harness.peers import RabbitMq
 from python_tests.harness.stress.stores import different_digests
 from python_tests.harness.waiting import wait_until
@@ -75,7 +75,8 @@ class TxhaSite:
     queue_type = "classic"
 
     def __init__(self, directory: Path, few_files: bool = False) -> None:
-        self.cluster = LocalCluster(directory / "cluster", 3, *NODE_OPTIONS, files=FEW_FILES if few_files else None)
+        options = (*NODE_OPTIONS, "--http-port", str(free_base_port(3)))
+        self.cluster = LocalCluster(directory / "cluster", 3, *options, files=FEW_FILES if few_files else None)
 
     def __enter__(self) -> TxhaSite:
         self.cluster.start()
@@ -98,13 +99,17 @@ class TxhaSite:
         return Target(ports[0].amqp, scale, *ports, secret)
 
     def pids(self) -> dict[str, int]:
-        """Of the nodes."""
+        """Of the nodes, and of their doors."""
+        nodes = self._nodes()
+        return {**nodes, **{f"the door of {name}": door for name, pid in nodes.items() for door in _children(pid)}}
+
+    def _nodes(self) -> dict[str, int]:
         return {name: self.cluster.pid(name) for name in self._names()}
 
     @contextmanager
     def watched(self) -> Iterator[Watched]:
         """Take-overs, nodes that end, digests, and what the nodes log."""
-        over, pids, generation = _Over(), self.pids(), self._generation()
+        over, pids, generation = _Over(), self._nodes(), self._generation()
         logs = {name: LogEnd(self.cluster.directory / name / "node.log") for name in self._names()}
         yield over
         for name, pid in pids.items():
@@ -148,7 +153,18 @@ class TxhaSite:
         directory = self.cluster.directory / name
         settings: dict[str, Any] = tomllib.loads((directory / "node.toml").read_text())
         admin: dict[str, Any] = json.loads((directory / "admin.json").read_text())
-        return NodePorts(name, self._amqp(name), settings["peer"]["port"], admin["port"], admin["token"], directory)
+        return NodePorts(name, self._amqp(name), settings["peer"]["port"], admin["port"], admin["token"],
+                         settings["http"]["port"], directory)  # fmt: skip
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that this one has started and that run."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(status.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(status.parent.name))
+    return found
 
 
 class RabbitSite:

@@ -14,13 +14,15 @@ Sent = Callable[[], bytes]
 
 @dataclass(frozen=True)
 class NodePorts:
-    """A node of ours as a neighbour on the machine sees it. ``admin``: its port for operators."""
+    """A node of ours as a neighbour on the machine sees it. ``admin``: its port for operators' commands;
+    ``http``: that of its door."""
 
     name: str
     amqp: int
     peer: int
     admin: int
     token: str
+    http: int
     directory: Path
 
 
