@@ -20,7 +20,7 @@ LOAD: Final = "definitions.load"
 """The step itself."""
 NUMBER: Final = "definitions.number"
 """Takes a number, and changes nothing."""
-MOST_PARTS: Final = 20_000
+MOST_PARTS: Final = 10_000
 """Of one step: it is carried out in one turn of the loop, in a quarter of a second."""
 MOST_BYTES: Final = 32 << 20
 """Of all parts of one step, encoded."""

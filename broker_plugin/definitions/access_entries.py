@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -45,7 +46,7 @@ SHA256: Final = "rabbit_password_hashing_sha256"
 RABBITMQ_HASHES: Final = (SHA256, "rabbit_password_hashing_sha512")
 """The kinds of hashes that RabbitMQ says and that are verified here"""
 OWN_HASHES: Final = "txha_password_hash"
-"""The hash says itself of which kind it is."""
+"""The hash says itself of which kind it is; it stands in a file as base64."""
 VHOST_LIMITS: Final = "vhost-limits"
 OPERATOR_POLICY: Final = "operator_policy"
 DESCRIBES_THE_CLUSTER: Final = ("cluster_name", "cluster_tags", "internal_cluster_id")
@@ -73,10 +74,13 @@ class AccessEntries:
                 kept = new_hash(entry.password, secrets.token_bytes(SALT_BYTES))
             if kept is None or (entry.password and entry.password_hash):
                 self._found.leave_out(title, _no_hash(entry))
-            elif self._found.take("users", title, put_user_step(entry.name, kept, tags_of(entry.tags))):
+            elif self._take_user(title, entry, kept):
                 self._users.add(entry.name)
                 for limit, most in _limits(entry.limits):
                     self._rule("user limits", f"limit {limit!r} of {title}", USER_LIMIT, "", entry.name, limit, most)
+
+    def _take_user(self, title: str, entry: UserEntry, kept: str) -> bool:
+        return self._found.take("users", title, lambda: put_user_step(entry.name, kept, tags_of(entry.tags)))
 
     def vhosts(self, entries: Iterable[NewVhost]) -> set[str]:
         """The names of those that will be there."""
@@ -102,7 +106,7 @@ class AccessEntries:
         value = Vhost(
             there.description if description is None else description, there.tags if tags is None else tags_of(tags)
         )
-        if not self._found.take("vhosts", title, set_rule_step(Rule(VHOST, entry.name, entry.name, "", value))):
+        if not self._found.take("vhosts", title, lambda: set_rule_step(Rule(VHOST, entry.name, entry.name, "", value))):
             return False
         self._limit_vhost(entry.name, entry.limits)
         return True
@@ -164,7 +168,7 @@ class AccessEntries:
         if kind in LIMITS and scope not in LIMITS[kind]:
             self._found.leave_out(title, "there is no such limit here")
         else:
-            self._found.take(section, title, set_rule_step(Rule(kind, vhost, name, scope, value)))
+            self._found.take(section, title, lambda: set_rule_step(Rule(kind, vhost, name, scope, value)))
 
     def _fits(self, title: str, user: str, *patterns: str) -> bool:
         if user not in self._users:
@@ -186,8 +190,23 @@ def kept_hash(hashed: str | None, algorithm: str | None) -> str | None:
     algorithm = algorithm or SHA256
     if not hashed or algorithm not in (*RABBITMQ_HASHES, OWN_HASHES):
         return None
-    kept = hashed if algorithm == OWN_HASHES else f"{algorithm}${hashed}"
+    kept = _own(hashed) if algorithm == OWN_HASHES else f"{algorithm}${hashed}"
     return kept if is_hash(kept) else None
+
+
+def written_hash(kept: str) -> tuple[str, str]:
+    """The algorithm and the hash as a file says them. RabbitMQ takes no hash that is not base64."""
+    algorithm, _, digest = kept.partition("$")
+    if algorithm in RABBITMQ_HASHES:
+        return algorithm, digest
+    return OWN_HASHES, b64encode(kept.encode()).decode()
+
+
+def _own(hashed: str) -> str:
+    try:
+        return b64decode(hashed, validate=True).decode()
+    except ValueError:
+        return hashed
 
 
 def _no_hash(entry: UserEntry) -> str:
@@ -197,7 +216,7 @@ def _no_hash(entry: UserEntry) -> str:
         return "it has no password, and no user is without one here"
     if entry.hashing_algorithm not in (None, *RABBITMQ_HASHES, OWN_HASHES):
         return f"hashes of {entry.hashing_algorithm!r} cannot be verified here: give the user another password"
-    return "its password_hash is none"
+    return f"its password_hash is no hash of {entry.hashing_algorithm or SHA256}: salt and digest, in base64"
 
 
 def tags_of(tags: Tags) -> tuple[str, ...]:

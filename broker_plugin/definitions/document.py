@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 LONGEST_NAME = 255
 """Bytes of a name: as many as AMQP can say"""
 MOST_ERRORS = 5
 """Of those in a file that are told at a time"""
 
-Name = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+def _short(name: str) -> str:
+    if len(name.encode("utf-8", "replace")) > LONGEST_NAME:
+        raise ValueError(f"a name has at most {LONGEST_NAME} bytes")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_short)]
 Table = dict[str, Any]
 """Arguments of AMQP"""
 Tags = list[str] | str
@@ -147,6 +153,11 @@ class BindingEntry(VhostEntry):
     routing_key: Name = ""
     arguments: Table = {}
     properties_key: str | None = None
+
+    @property
+    def to_its_own_queue(self) -> bool:
+        """Of the default exchange: to the queue whose name is the key."""
+        return self.destination_type == "queue" and self.routing_key == self.destination
 
 
 class Document(DocumentEntry):

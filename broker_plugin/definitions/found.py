@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 from txobserver.configuration import UnknownStep, check_step
@@ -26,10 +27,14 @@ class ImportFound:
         self.counts: Counter[str] = Counter()
         self._said: set[tuple[str, str, bytes]] = set()
 
-    def take(self, section: str, entry: str, step: Configure) -> bool:
+    def take(self, section: str, entry: str, make: Callable[[], Configure]) -> bool:
         """A step of the import, once however often it is said; False if it cannot be, and its entry is left out."""
         try:
+            step = make()
             check_step(step)
+        except OverflowError:
+            self.leave_out(entry, "a number in it has more than 64 bits")
+            return False
         except UnknownStep as error:
             self.leave_out(entry, str(error).partition("arguments: ")[2] or str(error))
             return False

@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from broker_plugin.definitions.access_entries import OWN_HASHES, RABBITMQ_HASHES, VHOST_LIMITS
+from broker_plugin.definitions.access_entries import VHOST_LIMITS, written_hash
 from broker_plugin.definitions.state import DefinitionsHeld
 from txobserver.rules import (
     USER_LIMIT,
@@ -86,8 +86,7 @@ def _vhosts(rules: list[Rule]) -> list[tuple[str, Vhost]]:
 
 
 def _user(user: Any, rules: list[Rule]) -> Row:
-    algorithm, _, digest = user.hash.partition("$")
-    known = algorithm in RABBITMQ_HASHES
+    algorithm, hashed = written_hash(user.hash)
     limits = {
         rule.scope: rule.value.most
         for rule in rules
@@ -95,8 +94,8 @@ def _user(user: Any, rules: list[Rule]) -> Row:
     }
     return {
         "name": user.name,
-        "password_hash": digest if known else user.hash,
-        "hashing_algorithm": algorithm if known else OWN_HASHES,
+        "password_hash": hashed,
+        "hashing_algorithm": algorithm,
         "tags": list(user.tags),
         "limits": limits,
     }

@@ -121,6 +121,8 @@ def _tell(found: ImportFound, node: str, done: bool, dry_run: bool, as_json: boo
 def _read(file: Path) -> bytes:
     """Raises BadArgument."""
     try:
+        if file == STANDARD and sys.stdin is None:
+            raise BadArgument("there is no standard input: give the name of a file")
         if file == STANDARD:
             data = sys.stdin.buffer.read(LARGEST_FILE + 1)
         else:
@@ -135,6 +137,8 @@ def _read(file: Path) -> bytes:
 
 def _write(file: Path, text: str, force: bool) -> None:
     """For its owner only, whole or not at all. Raises BadArgument."""
+    if file.is_symlink() or (file.exists() and not file.is_file()):
+        raise BadArgument(f"{file} is no file of its own: give another name, or - for standard output")
     if file.exists() and not force:
         raise BadArgument(f"{file} is there already: give another name, or --force")
     beside = file.with_name(file.name + ".new")

@@ -103,7 +103,10 @@ class Replicated:
             self._operations.deletions.forget(queue)
 
     def _add_exchange(self, spec: ExchangeSpec) -> None:
-        if spec.name not in self._topology.exchanges:
+        there = self._topology.exchanges.get(spec.name)
+        if there is not None and not there.durable:
+            self._operations.exchanges.lost_bindings(self._topology.remove_exchange(spec.name))
+        if there is None or not there.durable:
             self._topology.add_exchange(
                 Exchange(spec.name, spec.kind, True, spec.auto_delete, spec.internal, spec.arguments)
             )

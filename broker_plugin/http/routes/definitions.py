@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from importlib import metadata
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from broker_plugin.definitions.document import MalformedDocument, read_document
@@ -63,6 +63,8 @@ async def post_vhost(asking: Asking) -> Response:
 
 
 async def _import(asking: Asking, vhost: str | None) -> Response:
+    if unknown := sorted(asking.request.query_params.keys() - {"partial"}):
+        raise bad_request(f"there is no {unknown[0]!r} here: an import takes partial, and nothing else")
     partial = PARTIAL.get(asking.request.query_params.get("partial", "false"))
     if partial is None:
         raise bad_request("partial is true or false")
@@ -76,6 +78,8 @@ async def _import(asking: Asking, vhost: str | None) -> Response:
     if found.steps:
         packed = await asyncio.to_thread(packed_steps, found.steps)
         await asking.node.ask("definitions.load", {"steps": packed, "by": asking.login.by})
+    if found.left_out:
+        return JSONResponse({"left_out": [each._asdict() for each in found.left_out]})
     return Response(status_code=204)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from typing import Any
 
 import pytest
@@ -86,7 +87,11 @@ CANNOT_BE: list[tuple[dict[str, Any], str, str]] = [
         "user 'u'",
         "'rabbit_password_hashing_md5' cannot be verified",
     ),
-    (entry("users", name="u", password_hash="no hash", tags=[]), "user 'u'", "its password_hash is none"),
+    (
+        entry("users", name="u", password_hash="no hash", tags=[]),
+        "user 'u'",
+        "its password_hash is no hash of rabbit_password_hashing_sha256",
+    ),
     (entry("users", name="u", password="p", password_hash="h", tags=[]), "user 'u'", "leave one out"),
     (entry("vhosts", name="v", tracing=True), "virtual host 'v'", "no tracing"),
     (entry("vhosts", name="v", default_queue_type="quorum"), "virtual host 'v'", "none is 'quorum' by default"),
@@ -176,6 +181,27 @@ CANNOT_BE: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
+HEADERS = {"vhost": "/", "destination": "there", "destination_type": "queue"}
+CANNOT_BE += [
+    (
+        entry("bindings", **HEADERS, source="amq.headers", arguments={"x-match": "foo"}),
+        "binding of 'there' to 'amq.headers'",
+        "Invalid x-match field value",
+    ),
+    (
+        entry("bindings", **HEADERS, source="", routing_key="other"),
+        "binding of 'there' to ''",
+        "in no other way",
+    ),
+    (entry("queues", **VHOSTED, name="amq.foo"), "queue 'amq.foo'", "the broker's own"),
+    (
+        entry("queues", **VHOSTED, name="q", arguments={"big": 10**30}),
+        "queue 'q'",
+        "a number in it has more than 64 bits",
+    ),
+]
+
+
 @pytest.fixture
 def some() -> Held:
     """A user, a queue and an exchange are there."""
@@ -217,7 +243,7 @@ def test_what_is_always_there_and_what_describes_the_cluster_is_passed_over(held
             {"vhost": "/", "name": "", "type": "direct"},
             {"vhost": "/", "name": "amq.topic", "type": "topic"},
         ],
-        "bindings": [{"vhost": "/", "source": "", "destination": "q", "destination_type": "queue"}],
+        "bindings": [{"vhost": "/", "source": "", "destination": "q", "destination_type": "queue", "routing_key": "q"}],
         "global_parameters": [{"name": "cluster_name", "value": "rabbit@host"}],
     }
     found = held.read(json.dumps(file))
@@ -243,6 +269,11 @@ NO_FILES = {
     "an unknown section": ('{"shovels": []}', None, "shovels: there is no such key"),
     "an unknown key": ('{"queues": [{"name": "q", "vhost": "/", "owner": "x"}]}', None, "queues.0.owner: there is no"),
     "a number for a text": ('{"users": [{"name": 7, "tags": []}]}', None, "users.0.name"),
+    "a long name of few characters": (
+        json.dumps({"queues": [{"name": "\u00fc" * 200, "vhost": "/"}]}),
+        None,
+        "255 bytes",
+    ),
     "a long name": (json.dumps({"queues": [{"name": "q" * 256, "vhost": "/"}]}), None, "queues.0.name"),
     "no virtual host": ('{"queues": [{"name": "q"}]}', None, "give the virtual host"),
     "a virtual host that is not there": ('{"queues": []}', "v", "there is no virtual host 'v'"),
@@ -271,3 +302,17 @@ def test_no_value_of_a_file_is_told_since_it_may_be_a_password(held: Held) -> No
     with pytest.raises(MalformedDocument) as refused:
         held.read('{"users": [{"name": "u", "password": ["hidden"], "tags": [], "secret": "hidden"}]}')
     assert "hidden" not in str(refused.value)
+
+
+def test_a_hash_by_scrypt_is_base64_in_a_file_since_rabbitmq_takes_no_other(held: Held) -> None:
+    """It read two users of such a file and stopped: ``not_base64``."""
+    held.imported('{"users": [{"name": "u", "password": "correct horse", "tags": []}]}')
+    (user,) = written(held.state, "1")["users"]
+    assert user["hashing_algorithm"] == "txha_password_hash"
+    kept = held.contents.access.users["u"].hash
+    assert b64decode(user["password_hash"], validate=True).decode() == kept
+    other = Held()
+    other.imported(as_json(written(held.state, "1")))
+    assert other.contents.access.users["u"].hash == kept
+    plain = json.dumps({"users": [{**user, "password_hash": kept}]})
+    assert not other.imported(plain).left_out, "as the first files said it"

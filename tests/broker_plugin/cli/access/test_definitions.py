@@ -112,3 +112,19 @@ def test_what_is_no_file_is_told(node: HeldNode, tmp_path: Path) -> None:
     assert "is no file of definitions" in refused("import", "-", given="{")
     assert "cannot read" in refused("import", str(tmp_path)), "a directory"
     assert [command for command, _ in node.asked] == ["definitions.state"]
+
+
+def test_what_is_no_file_of_its_own_is_not_written_to(node: HeldNode, tmp_path: Path) -> None:
+    """``/dev/full`` became a file with hashes of passwords, and a link was replaced."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("mine")
+    link.symlink_to(target)
+    for file in (link, Path("/dev/null"), tmp_path):
+        assert "is no file of its own" in refused("export", str(file), "--force")
+    assert link.is_symlink() and target.read_text() == "mine"
+
+
+def test_without_a_standard_input_there_is_no_trace(node: HeldNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions.sys, "stdin", None)
+    with pytest.raises(BadArgument, match="there is no standard input"):
+        definitions._read(definitions.STANDARD)

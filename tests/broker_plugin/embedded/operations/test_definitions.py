@@ -96,6 +96,27 @@ def test_who_declares_another_queue_in_that_turn_is_told(imported_first: bool, i
     assert importing.broker.topology.queues["q"].auto_delete is imported_first
 
 
+def test_an_exchange_that_is_not_durable_gives_way(importing: Importing) -> None:
+    """It stayed, of another type, while the stream and every other node had the durable one."""
+    client = importing.client(importing.connect("u", "/"))
+    request = ExchangeDeclare("e", "fanout", False)
+    importing.broker.operations.exchanges.declare(client.channel, request, lambda: None)
+    importing.do(
+        load_step(
+            [
+                exchange_step(ExchangeSpec("e", "direct", False, False, {})),
+                queue_step("q", False, {}),
+                binding_step(BindingSpec("e", "q", True, "k", {})),
+            ]
+        )
+    )
+    client.publish("other", b"nowhere", exchange="e")
+    client.publish("k", b"there", exchange="e")
+    importing.settle()
+    exchange = importing.broker.topology.exchanges["e"]
+    assert (client.count("q"), exchange.kind, exchange.durable) == (1, "direct", True)
+
+
 def test_who_declares_another_exchange_in_that_turn_is_told(importing: Importing) -> None:
     client = importing.client(importing.connect("u", "/"))
     errors = importing.ask(load_step([exchange_step(ExchangeSpec("e", "topic", False, False, {}))]))

@@ -64,9 +64,12 @@ def test_what_cannot_be_honoured_is_told_unless_the_rest_is_wanted(client: TestC
     assert answer.status_code == 400
     assert "queue 'q1': it is not durable" in answer.json()["reason"] and "and 2 more" in answer.json()["reason"]
     assert not node.node.held.contents.configuration.queues
-    assert client.post("/api/definitions?partial=true", json=file).status_code == 204
+    answer = client.post("/api/definitions?partial=true", json=file)
+    assert answer.status_code == 200 and len(answer.json()["left_out"]) == 12
+    assert answer.json()["left_out"][0]["entry"] == "queue 'q1'"
     assert list(node.node.held.contents.configuration.queues) == ["q0"]
     assert client.post("/api/definitions?partial=yes", json=file).status_code == 400
+    assert client.post("/api/definitions?dry_run=true", json=file).status_code == 400
 
 
 def test_those_of_one_virtual_host(client: TestClient, node: Node) -> None:
