@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,14 +34,21 @@ def vhosts_list(dir: OptionalDir = None, config: Config = None, as_json: Json = 
 @app.command()
 def add(
     name: Name,
-    description: Annotated[str, typer.Option(help="What it is for.")] = "",
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     tag: Annotated[list[str] | None, typer.Option("--tag", help="A tag. May be repeated.")] = None,
     dir: OptionalDir = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Add a virtual host, or give one that is there this description and these tags. No user may connect to it yet."""
-    rule = {"kind": VHOST, "vhost": name, "name": name, "description": description, "tags": tag or []}
+    """Add a virtual host, or give one that is there this description and these tags; what is not said stays.
+
+    No user may connect to a new one yet.
+    """
+    _, rows = ask_cluster(dir, config, "rules.list", {"kinds": [VHOST]})
+    there = next((row for row in rows if row["name"] == name), {"description": "", "tags": []})
+    rule: dict[str, Any] = {"kind": VHOST, "vhost": name, "name": name}
+    rule["description"] = there["description"] if description is None else description
+    rule["tags"] = there["tags"] if tag is None else tag
     node, row = ask_cluster(dir, config, "rules.set", rule)
     if as_json:
         typer.echo(json.dumps(row, indent=2))
@@ -68,5 +75,5 @@ def delete(
         print("Delete it? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise SystemExit(1)
-    rule = {"kind": VHOST, "vhost": name, "name": name}
+    rule: dict[str, Any] = {"kind": VHOST, "vhost": name, "name": name}
     changed(dir, config, "rules.clear", rule, f"{name} is being deleted", as_json)

@@ -158,6 +158,8 @@ def _sentence(answer: dict[str, Any]) -> str:
         case "lagging":
             why = answer["lagging"]
             nodes = "; ".join(f"{each} ({why[each]})" if each in why else each for each in answer["nodes"])
+            if not nodes:
+                return f"txha: call {answer['tnx_id']} is recorded, and fewer nodes are attached than were to run it"
             return f"txha: call {answer['tnx_id']} is recorded, and has not been run by {nodes}"
     return f"txha: what became of the call is not known: ask again with `txha calls inspect {answer['id']}`"
 

@@ -32,7 +32,8 @@ class Node:
         self.asked.append((command, arguments))
         if command != "rules.list":
             return self.answer
-        return [row for row in self.answer if row["kind"] in arguments["kinds"]]
+        rows = self.answer if isinstance(self.answer, list) else []
+        return [row for row in rows if row["kind"] in arguments["kinds"]]
 
 
 @pytest.fixture
@@ -142,6 +143,24 @@ def test_a_virtual_host_is_added_and_deleted(node: Node) -> None:
     status, told = run(vhosts.app, "delete", "v")
     assert (status, node.asked[-1]) == (0, ("rules.clear", {"kind": "vhost", "vhost": "v", "name": "v"}))
     assert "v is being deleted, says b" in told
+
+
+def test_what_is_not_said_of_a_virtual_host_that_is_there_stays(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`txha vhosts add v` took its description away."""
+    there = HOST | {"description": "mine", "tags": ["t"]}
+
+    def ask(directory: Path, command: str, arguments: dict[str, Any], timeout: float) -> Any:
+        node.asked.append((command, arguments))
+        return [there] if command == "rules.list" else there | {"added": False}
+
+    monkeypatch.setattr(cluster_asked, "ask", ask)
+    said = []
+    for words in ((), ("--tag", "u"), ("--description", "")):
+        assert run(vhosts.app, "add", "v", *words)[0] == 0
+        said.append((node.asked[-1][1]["description"], node.asked[-1][1]["tags"]))
+    assert said == [("mine", ["t"]), ("mine", ["u"]), ("", ["t"])]
 
 
 @pytest.mark.parametrize(("answer", "deleted"), [("y", True), ("yes", True), ("n", False), ("", False)])
