@@ -25,6 +25,7 @@ from broker_plugin.embedded.rights.patterns import PatternRefused, fits, literal
         ("^é$", ["é"], ["e", "É"]),
         ("^..$", ["é", "ab"], ["éa"]),
         (r"^(?!amq\.).*", ["q", "", "x.amq."], ["amq.", "amq.gen-1"]),
+        (r"^(?!a|b)", ["", "xb", "cb"], ["a", "bx"]),
         (r"^(?!amq\.)", ["q"], ["amq.x"]),
         (r"^(?!a)(?!b)x?", ["", "x", "c"], ["a", "bx"]),
         ("^(?!a(b|c)[)]).*d", ["abd", "d"], ["ab)d", "ac)d", "x"]),
