@@ -16,11 +16,11 @@ import pytest
 from python_tests.harness.cluster import LocalCluster, free_base_port
 from python_tests.harness.waiting import wait_until
 from tests.broker_plugin.definitions.held import FILES
+from tests.broker_plugin.http.test_rabbitmqadmin import WHERE
 from tests.processes.test_http import NAMES, Door
 from tests.processes.test_users import taken_over, users
 
 COMMANDS = Path("/usr/lib/rabbitmq/lib")
-WHERE = "rabbitmq_server-*/plugins/rabbitmq_management-*/priv/www/cli/rabbitmqadmin"
 BOSS = "correct-horse-battery"
 SECTIONS = ("permissions", "topic_permissions", "policies", "queues", "exchanges", "bindings")
 """What is the same in both, entry for entry"""

@@ -14,14 +14,27 @@ from txobserver.refusal import Refusal
 from txobserver.state.contents import Contents
 
 
+def _tried(contents: Contents, step: Any) -> Trial:
+    """What its parts come to, up to the one that cannot be."""
+    trial = Trial(contents.configuration, contents.access)
+    trial.carry_out(parts_of(step))
+    return trial
+
+
+def _declare(contents: Contents, trial: Trial) -> None:
+    """Whatever it has declared is there."""
+    contents.configuration = trial.configuration
+    for number in contents.configuration.numbers() - contents.queues.numbers():
+        contents.queues.add(number)
+
+
 @seeded("P7", users=True)
 def the_parts_before_the_one_that_cannot_be_stay(stack: ExitStack) -> None:
     """Part after part, as commands would be carried out: the operator is told that nothing was done."""
 
     def make(original: Any) -> Any:
         def load(self: Contents, step: Any) -> Any:
-            trial = Trial(self.configuration, self.access)
-            trial.carry_out(parts_of(step))
+            trial = _tried(self, step)
             done = original(self, step)
             if done.refusal is not None:
                 self.access.users, self.access.rules = trial.users, trial.rules
@@ -38,13 +51,10 @@ def queues_of_a_refused_step_are_declared(stack: ExitStack) -> None:
 
     def make(original: Any) -> Any:
         def load(self: Contents, step: Any) -> Any:
-            trial = Trial(self.configuration, self.access)
-            trial.carry_out(parts_of(step))
+            trial = _tried(self, step)
             done = original(self, step)
             if done.refusal is not None:
-                self.configuration = trial.configuration
-                for number in self.configuration.numbers() - self.queues.numbers():
-                    self.queues.add(number)
+                _declare(self, trial)
             return done
 
         return load
@@ -71,7 +81,7 @@ def a_step_with_parts_is_answered_as_one_without(stack: ExitStack) -> None:
     replace(stack, Contents, "_load", make)
 
 
-@seeded("P7", users=True)
+@seeded("P7", first=74, users=True)
 def a_queue_that_is_there_counts_as_the_one_of_the_file(stack: ExitStack) -> None:
     """By its name, whatever it was declared with."""
 
@@ -101,9 +111,7 @@ def a_backup_judges_parts_by_what_the_primary_has(stack: ExitStack) -> None:
                 trial.failed = None
                 trial.carry_out([part])
             self.access.loaded(step, trial.users, trial.rules, None, ("", ""))
-            self.configuration = trial.configuration
-            for number in self.configuration.numbers() - self.queues.numbers():
-                self.queues.add(number)
+            _declare(self, trial)
             return Configured(parts=tuple(parts_of(step)))
 
         return load
