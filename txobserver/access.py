@@ -10,6 +10,7 @@ hash that a login makes anew must not take the place of a password that was chan
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -177,6 +178,15 @@ Shown = tuple[str, str]
 """A value before and after a change, as text"""
 
 
+def user_put(users: Mapping[str, User], step: Configure) -> User | Refusal:
+    """The user that a step of ``ADD_USER`` or ``PUT_USER`` leads to, or why there is none."""
+    there = users.get(step.name)
+    if there is None and len(users) >= MOST_USERS:
+        return Refusal.TOO_MANY
+    new = msgspec.msgpack.decode(step.arguments, type=NewUser)
+    return User(step.name, new.hash, new.tags, there.number if there is not None else step.config_id)
+
+
 class Access(msgspec.Struct, array_like=True):
     """``users`` by their names, ``rules`` by their places. ``source``: the hash of the file that the first users came
     from, "" if from none.
@@ -257,10 +267,10 @@ class Access(msgspec.Struct, array_like=True):
         if step.operation in (ADD_USER, PUT_USER):
             if there is not None and step.operation == ADD_USER:
                 return Refusal.EXISTS
-            if there is None and len(self.users) >= MOST_USERS:
-                return Refusal.TOO_MANY
-            new = msgspec.msgpack.decode(step.arguments, type=NewUser)
-            self._put(User(step.name, new.hash, new.tags, there.number if there is not None else step.config_id))
+            user = user_put(self.users, step)
+            if isinstance(user, Refusal):
+                return user
+            self._put(user)
             return None
         if there is None:
             return Refusal.GONE

@@ -73,6 +73,11 @@ def steps_of(step: Configure) -> list[Configure]:
     return parts_of(step) if is_load(step) else [step]
 
 
+def queues_declared_by(step: Configure) -> dict[int, str]:
+    """Number and name of each queue that it declares, alone or within."""
+    return {each.config_id: each.name for each in steps_of(step) if each.operation == DECLARE_QUEUE}
+
+
 def shown_parts(parts: Sequence[Configure]) -> str:
     """What is said of parts in the history of changes: the names, by operation, as JSON; "" of none."""
     shown: dict[str, list[str]] = {}

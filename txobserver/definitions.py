@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from txobserver.access import MOST_USERS, PUT_USER, Access, NewUser, User
+from txobserver.access import PUT_USER, Access, user_put
 from txobserver.configuration import (
     DECLARE_EXCHANGE,
     Configuration,
@@ -65,13 +65,10 @@ class Trial:
         return self.configuration.carry_out(part).refusal
 
     def _user(self, part: Configure) -> Refusal | None:
-        there = self.users.get(part.name)
-        if there is None and len(self.users) >= MOST_USERS:
-            return Refusal.TOO_MANY
-        new = msgspec.msgpack.decode(part.arguments, type=NewUser)
-        number = there.number if there is not None else part.config_id
-        user = User(part.name, new.hash, new.tags, number)
-        if there not in (None, user):
+        user = user_put(self.users, part)
+        if isinstance(user, Refusal):
+            return user
+        if self.users.get(part.name) not in (None, user):
             self.replaced.append(part)
         self.users[part.name] = user
         return None

@@ -58,15 +58,15 @@ class ClientLedger:
 
     def configure(self, step: Configure, done: Done) -> None:
         """A step of configuration; it gets the next id."""
-        at_end = self._writer.at_end
-        if at_end or self._config_id + numbers_of(step) >= LAST_CONFIG_ID:
+        at_end, numbers = self._writer.at_end, numbers_of(step)
+        if at_end or self._config_id + numbers >= LAST_CONFIG_ID:
             done(at_end or END_OF_CONFIGURATION)
             return
         if (unknown := self._unknown(step.operation)) is not None:
             done(unknown)
             return
         try:
-            for _ in range(numbers_of(step)):
+            for _ in range(numbers):
                 self._append(number_step())
             sequence = self._append(step)
         except UnknownStep as error:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from recovery.planner.facts import Loss
-from txobserver.batch import steps_of
-from txobserver.configuration import DECLARE_QUEUE
+from txobserver.batch import queues_declared_by
 from txobserver.events import (
     Configure,
     DtxDecision,
@@ -98,9 +97,8 @@ class _Reader:
     def take(self, located: Located) -> None:
         event = located.event
         if isinstance(event, Configure):
-            for step in steps_of(event):
-                if step.operation == DECLARE_QUEUE:
-                    self._names.setdefault(step.config_id, step.name)
+            for number, name in queues_declared_by(event).items():
+                self._names.setdefault(number, name)
         if isinstance(event, TxDecision | DtxDecision):
             self._decided(located, event)
         elif not self._in_transaction(located) and located.lost:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from recovery.store.files import REAL_FILES
 from recovery.store.segment import scan
-from txobserver.batch import steps_of
+from txobserver.batch import queues_declared_by
 from txobserver.configuration import DECLARE_QUEUE
 from txobserver.events import Configure
 from txobserver.frames import Frame
@@ -25,9 +25,8 @@ def declared_by(frame: Frame) -> dict[int, str]:
     """Number and name of each queue that is declared in a frame."""
     if _STEP not in frame.data:
         return {}
-    found = [event for event in frame.events() if isinstance(event, Configure)]
-    steps = [step for event in found for step in steps_of(event)]
-    return {step.config_id: step.name for step in steps if step.operation == DECLARE_QUEUE}
+    steps = [event for event in frame.events() if isinstance(event, Configure)]
+    return {number: name for step in steps for number, name in queues_declared_by(step).items()}
 
 
 def declared_in(segment: Path) -> dict[int, str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from recovery.pipeline.rows.sheet import NONE, Sheet, walker
 from txobserver import events as e
-from txobserver.batch import steps_of
+from txobserver.batch import queues_declared_by
 from txobserver.configuration import DECLARE_QUEUE, DELETE_QUEUE
 from txobserver.ids import INDEX_BITS
 from txobserver.xid import Global
@@ -103,9 +103,7 @@ def _generation(sheet: Sheet, row: int, event: e.GenerationStart) -> None:
 
 
 def _configure(sheet: Sheet, row: int, event: e.Configure) -> None:
-    for step in steps_of(event):
-        if step.operation == DECLARE_QUEUE:
-            sheet.declared[step.config_id] = step.name
+    sheet.declared.update(queues_declared_by(event))
     if event.operation in (DECLARE_QUEUE, DELETE_QUEUE):
         sheet.names[row] = event.name
     said = {"id": event.config_id, "operation": event.operation, "name": event.name}
