@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from typing import Any, Final
 
-from broker_plugin.amqp.protocol.passwords import SALT_BYTES, is_hash, new_hash
+from broker_plugin.amqp.protocol.passwords import RABBITMQ_HASHES, RABBITMQ_SHA256, SALT_BYTES, is_hash, new_hash
 from broker_plugin.definitions.document import (
     GlobalParameterEntry,
     Limits,
@@ -18,6 +18,7 @@ from broker_plugin.definitions.document import (
     Tags,
     TopicPermissionEntry,
     UserEntry,
+    tags_between_commas,
 )
 from broker_plugin.definitions.found import ImportFound, titled
 from broker_plugin.definitions.state import DefinitionsHeld
@@ -42,9 +43,6 @@ from txobserver.rules import (
     set_rule_step,
 )
 
-SHA256: Final = "rabbit_password_hashing_sha256"
-RABBITMQ_HASHES: Final = (SHA256, "rabbit_password_hashing_sha512")
-"""The kinds of hashes that RabbitMQ says and that are verified here"""
 OWN_HASHES: Final = "txha_password_hash"
 """The hash says itself of which kind it is; it stands in a file as base64."""
 VHOST_LIMITS: Final = "vhost-limits"
@@ -52,8 +50,9 @@ OPERATOR_POLICY: Final = "operator_policy"
 DESCRIBES_THE_CLUSTER: Final = ("cluster_name", "cluster_tags", "internal_cluster_id")
 """Global parameters that are about the cluster that wrote the file, and not to be taken over"""
 QUEUE_TYPES: Final = (None, "", "undefined", "classic")
-"""Default types of queues that are as what is declared here"""
+"""Kinds of queues that may be the default: there is one kind here, which stands for all of these."""
 APPLIES_TO: Final = ("all", "exchanges")
+"""What a policy can hold of"""
 NO_EFFECT: Final = "it would have no effect here"
 
 
@@ -187,7 +186,7 @@ class AccessEntries:
 
 def kept_hash(hashed: str | None, algorithm: str | None) -> str | None:
     """What is kept of a password whose hash a file says; None if it cannot be verified here."""
-    algorithm = algorithm or SHA256
+    algorithm = algorithm or RABBITMQ_SHA256
     if not hashed or algorithm not in (*RABBITMQ_HASHES, OWN_HASHES):
         return None
     kept = _own(hashed) if algorithm == OWN_HASHES else f"{algorithm}${hashed}"
@@ -216,13 +215,13 @@ def _no_hash(entry: UserEntry) -> str:
         return "it has no password, and no user is without one here"
     if entry.hashing_algorithm not in (None, *RABBITMQ_HASHES, OWN_HASHES):
         return f"hashes of {entry.hashing_algorithm!r} cannot be verified here: give the user another password"
-    return f"its password_hash is no hash of {entry.hashing_algorithm or SHA256}: salt and digest, in base64"
+    return f"its password_hash is no hash of {entry.hashing_algorithm or RABBITMQ_SHA256}: salt and digest, in base64"
 
 
 def tags_of(tags: Tags) -> tuple[str, ...]:
     """A list, or texts between commas."""
-    each = tags.split(",") if isinstance(tags, str) else tags
-    return tuple(sorted({tag.strip() for tag in each if tag.strip()}))
+    each = tags_between_commas(tags) if isinstance(tags, str) else [tag.strip() for tag in tags]
+    return tuple(sorted({tag for tag in each if tag}))
 
 
 def _limits(limits: Limits | Any) -> list[tuple[str, Limit]]:

@@ -29,6 +29,11 @@ Limits = dict[str, int] | list[list[str | int]]
 """By their names; `rabbitmqctl` writes those of a virtual host as pairs"""
 
 
+def tags_between_commas(text: str) -> list[str]:
+    """As earlier versions of RabbitMQ write tags."""
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
 class MalformedDocument(ValueError):
     """It is no file of definitions; the text says what is wrong where."""
 

@@ -35,6 +35,9 @@ _SCRYPT = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0
 _SHA256 = re.compile(r"\$sha256\$((?:[0-9a-f]{2}){16,})\$([0-9a-f]{64})")
 _RABBITMQ = re.compile(r"rabbit_password_hashing_(sha256|sha512)\$([A-Za-z0-9+/]{20,}={0,2})")
 RABBITMQ_SALT: Final = 4
+RABBITMQ_SHA256: Final = "rabbit_password_hashing_sha256"
+RABBITMQ_HASHES: Final = (RABBITMQ_SHA256, "rabbit_password_hashing_sha512")
+"""What RabbitMQ calls the kinds of its hashes that are verified here; the first is meant where it says none"""
 
 
 class _Scrypt(NamedTuple):

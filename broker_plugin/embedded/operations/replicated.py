@@ -104,12 +104,13 @@ class Replicated:
 
     def _add_exchange(self, spec: ExchangeSpec) -> None:
         there = self._topology.exchanges.get(spec.name)
-        if there is not None and not there.durable:
+        if there is not None and there.durable:
+            return
+        if there is not None:
             self._operations.exchanges.lost_bindings(self._topology.remove_exchange(spec.name))
-        if there is None or not there.durable:
-            self._topology.add_exchange(
-                Exchange(spec.name, spec.kind, True, spec.auto_delete, spec.internal, spec.arguments)
-            )
+        self._topology.add_exchange(
+            Exchange(spec.name, spec.kind, True, spec.auto_delete, spec.internal, spec.arguments)
+        )
 
     def _drop_exchange(self, name: str, left: str | None = None) -> None:
         exchange = self._topology.exchanges.get(name)

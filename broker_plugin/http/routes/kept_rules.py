@@ -33,17 +33,17 @@ async def clear(asking: Asking, rule: dict[str, Any]) -> None:
     await asking.node.ask("rules.clear", {**place, "by": asking.login.by})
 
 
-async def visible(asking: Asking) -> set[str] | None:
-    """The virtual hosts in which the user has permissions; None for one whose tags show all."""
-    if not SEES_ALL.isdisjoint(asking.login.tags):
+async def visible(asking: Asking, sees_all: frozenset[str] = SEES_ALL) -> set[str] | None:
+    """The virtual hosts in which the user has permissions; None for one with a tag that shows all."""
+    if not sees_all.isdisjoint(asking.login.tags):
         return None
     return {rule["vhost"] for rule in await rules(asking, PERMISSION) if rule["name"] == asking.login.user}
 
 
-async def check_visible(asking: Asking, name: str) -> str:
+async def check_visible(asking: Asking, name: str, sees_all: frozenset[str] = SEES_ALL) -> str:
     """The name. Raises HttpError if there is no such virtual host, or the user has nothing to do there."""
     await check_vhost(asking, name)
-    seen = await visible(asking)
+    seen = await visible(asking, sees_all)
     if seen is not None and name not in seen:
         raise not_authorised("User not authorised to access virtual host")
     return name

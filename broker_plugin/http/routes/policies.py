@@ -10,18 +10,19 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
+from broker_plugin.definitions.access_entries import APPLIES_TO
 from broker_plugin.embedded.rights.patterns import PatternRefused, matcher
-from broker_plugin.http.errors import bad_request, not_authorised, not_found
+from broker_plugin.http.errors import bad_request, not_found
 from broker_plugin.http.login import ADMINISTRATOR, POLICYMAKER
 from broker_plugin.http.reading import name_in, read_object
-from broker_plugin.http.routes.kept_rules import check_vhost, clear, rules, set_rule
+from broker_plugin.http.routes.kept_rules import check_visible, clear, rules, set_rule, visible
 from broker_plugin.http.routing import Api, Asking
-from txobserver.rules import ALTERNATE_EXCHANGE, LARGEST_LIMIT, PERMISSION, POLICY
+from txobserver.rules import ALTERNATE_EXCHANGE, LARGEST_LIMIT, POLICY
 
 KNOWN = frozenset({"vhost", "name", "pattern", "apply-to", "definition", "priority"})
 """What a policy can be given"""
-APPLIES_TO = ("all", "exchanges")
-"""What a policy can hold of"""
+SEES_ALL = frozenset({ADMINISTRATOR})
+"""Tags of users who see the policies of all virtual hosts"""
 
 
 def routes(api: Api) -> list[BaseRoute]:
@@ -45,7 +46,7 @@ async def list_policies(asking: Asking) -> Response:
     if "vhost" in asking.request.path_params:
         vhost = await _vhost(asking)
         found = [rule for rule in found if rule["vhost"] == vhost]
-    seen = await _seen(asking)
+    seen = await visible(asking, SEES_ALL)
     return JSONResponse([_shown(rule) for rule in found if seen is None or rule["vhost"] in seen])
 
 
@@ -102,18 +103,7 @@ def _definition(given: Any) -> dict[str, str]:
 
 async def _vhost(asking: Asking) -> str:
     """The virtual host that the path names. Raises HttpError if there is none, or the user has nothing to do there."""
-    vhost = await check_vhost(asking, name_in(asking.request, "vhost"))
-    seen = await _seen(asking)
-    if seen is not None and vhost not in seen:
-        raise not_authorised("User not authorised to access virtual host")
-    return vhost
-
-
-async def _seen(asking: Asking) -> set[str] | None:
-    """The virtual hosts in which the user has permissions; None for an administrator, who sees all."""
-    if ADMINISTRATOR in asking.login.tags:
-        return None
-    return {rule["vhost"] for rule in await rules(asking, PERMISSION) if rule["name"] == asking.login.user}
+    return await check_visible(asking, name_in(asking.request, "vhost"), SEES_ALL)
 
 
 async def _there(asking: Asking) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from broker_plugin.amqp.protocol.passwords import SALT_BYTES, is_hash, new_hash
+from broker_plugin.amqp.protocol.passwords import RABBITMQ_HASHES, RABBITMQ_SHA256, SALT_BYTES, is_hash, new_hash
+from broker_plugin.definitions.document import tags_between_commas
 from broker_plugin.http.errors import bad_request, not_found
 from broker_plugin.http.login import ADMINISTRATOR, MANAGEMENT
 from broker_plugin.http.reading import name_in, read_object
 from broker_plugin.http.routing import Api, Asking
 from txobserver.access import LONGEST_NAME, MOST_TAGS
 
-RABBITMQ_HASHES = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
 KNOWN = frozenset({"name", "password", "password_hash", "hashing_algorithm", "tags", "vhost"})
 """What a user can be given; RabbitMQ ignores other keys, and here they are refused. ``vhost`` is said by rabbitmqadmin
 whatever it declares."""
@@ -85,7 +85,7 @@ def _tags(given: dict[str, Any]) -> list[str]:
         raise bad_request("tags_not_present")
     tags = given["tags"]
     if isinstance(tags, str):
-        tags = [each.strip() for each in tags.split(",") if each.strip()]
+        tags = tags_between_commas(tags)
     if not isinstance(tags, list) or not all(isinstance(each, str) and each for each in tags):
         raise bad_request("tags are a list of texts, or texts between commas")
     if len(tags) > MOST_TAGS or any(len(each.encode()) > LONGEST_NAME for each in tags):
@@ -101,7 +101,7 @@ async def _hash(given: dict[str, Any]) -> str:
     if isinstance(password, str) and password:
         return await asyncio.to_thread(new_hash, password, secrets.token_bytes(SALT_BYTES))
     if isinstance(hashed, str) and hashed:
-        algorithm = given.get("hashing_algorithm", RABBITMQ_HASHES[0])
+        algorithm = given.get("hashing_algorithm", RABBITMQ_SHA256)
         kept = f"{algorithm}${hashed}" if algorithm in RABBITMQ_HASHES else hashed
         if is_hash(kept):
             return kept

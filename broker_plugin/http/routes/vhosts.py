@@ -7,6 +7,8 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
+from broker_plugin.definitions.access_entries import QUEUE_TYPES
+from broker_plugin.definitions.document import tags_between_commas
 from broker_plugin.http.errors import bad_request, not_found
 from broker_plugin.http.login import ADMINISTRATOR, MANAGEMENT
 from broker_plugin.http.reading import name_in, read_object
@@ -17,8 +19,6 @@ from txobserver.vhosts import DEFAULT_VHOST
 
 KNOWN = frozenset({"name", "description", "tags", "tracing", "default_queue_type"})
 """What a virtual host can be given"""
-QUEUE_TYPES = (None, "", "undefined", "classic")
-"""Kinds of queues that may be the default: there is one kind here, which stands for all of these."""
 
 
 def routes(api: Api) -> list[BaseRoute]:
@@ -87,7 +87,7 @@ def _tags(given: dict[str, Any]) -> list[str]:
     """A list, or texts between commas."""
     tags = given.get("tags") or []
     if isinstance(tags, str):
-        tags = [each.strip() for each in tags.split(",") if each.strip()]
+        tags = tags_between_commas(tags)
     if not isinstance(tags, list) or not all(isinstance(each, str) and each for each in tags):
         raise bad_request("tags are a list of texts, or texts between commas")
     return tags
