@@ -147,7 +147,7 @@ class NodeCore(Node):
             self.candidate.heard(generation)
             self.emit(ReadRecord())
         if isinstance(message, Probe):
-            self.answer_probe(node, message)
+            self.answer_probe(node, message, self.role.log_end)
         elif isinstance(message, ProbeReply):
             self.candidate.reply(message)
         elif isinstance(message, DeskAnswer):

@@ -20,7 +20,7 @@ from ha.messages.steps import StepAsk
 from ha.relay import StepRelay
 from ha.settings import Settings
 from txobserver.calls import LocalCalls
-from txobserver.ids import Member
+from txobserver.ids import Member, Position
 from txobserver.ports.ledger import Host
 
 NO_FEATURES: frozenset[str] = frozenset()
@@ -87,10 +87,13 @@ class Node:
         self.state = NODE_TABLE.next(self.state, event)
         self.emit(LogLine(StateChanged(self.state)))
 
-    def answer_probe(self, node: str, message: Probe) -> None:
-        """Tell a candidate how far this log goes, or nothing that could give this node precedence."""
+    def answer_probe(self, node: str, message: Probe, log_end: Position) -> None:
+        """Tell a candidate how far this log goes, or nothing that could give this node precedence.
+
+        ``log_end``: the last event that is here to stay, whatever becomes of this node's role in this turn.
+        """
         may_stand = self.replica.whole and not self.gate.refused
-        tail = self.candidate.precedence(self.replica.tail, may_stand, self.now)
+        tail = self.candidate.precedence(log_end, may_stand, self.now)
         self.emit(Send(node, ProbeReply(message.generation, message.round, self.member, tail)))
 
 

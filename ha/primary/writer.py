@@ -48,6 +48,11 @@ class Writer:
         return self._replica.durable < self._framed
 
     @property
+    def log_end(self) -> int:
+        """The sequence of the last event that is written, or on its way to the disk."""
+        return self._group_first - 1 if self._group else self._replica.tail.sequence
+
+    @property
     def due(self) -> bool:
         """Whether a group waits, and none is on its way to the disk."""
         return bool(self._group) and not self.writing

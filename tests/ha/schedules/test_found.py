@@ -9,7 +9,8 @@ from ha.membership.candidate import Candidate
 from ha.membership.record import Record
 from ha.messages.attaching import AttachmentRefused
 from ha.messages.copying import SnapshotEnd
-from ha.messages.election import HandoverRequest
+from ha.messages.election import HandoverRequest, Probe, ProbeReply
+from ha.messages.wire import decode
 from ha.settings import Settings
 from tests.support.copying import asked_for_a_reset
 from tests.support.memory_cluster import MemoryCluster
@@ -244,3 +245,22 @@ def test_overslept_and_answers_what_came_meanwhile() -> None:
     cluster.now += cluster.settings.lease_ttl
     primary.report(lambda: found.append(primary.host.content))
     assert found == [None]
+
+
+def test_probed_in_the_turn_of_its_end() -> None:
+    """P2: a primary answers a candidate, and in the same turn its lease ends: what it forgets, it has not named."""
+    cluster = declared("q")
+    primary = cluster.primary
+    asker = next(each for each in cluster.nodes if each != primary.name)
+    written = primary.core.replica.tail
+    cluster.wire.clear()
+
+    def in_one_turn() -> None:
+        primary.core.leading.primary.ledger.configure(queue_step("gathered", False, {}), primary.host.note("declare"))
+        primary.core.on_message(asker, Probe(primary.core.generation, 3))
+        primary.core.look_at_clock(cluster.now + cluster.settings.lease_ttl, 0)
+
+    primary.report(in_one_turn)
+    assert primary.core.leading is None
+    replies = [decode(data) for source, _, data in cluster.wire if source == primary.name]
+    assert [m.tail for m in replies if isinstance(m, ProbeReply)] == [written]
