@@ -226,7 +226,11 @@ class Initiator:
     # -- undoing
 
     def _undo(self, standing: CallsStanding) -> None:
-        """The record is not among the calls and never will be: run what was in force, until that succeeds."""
+        """The record is not among the calls and never will be: run what was in force, until that succeeds.
+
+        The record may have been among them, and be remembered no more: then a later call of its name is run after this,
+        unless an operator lets the node off that one (``what_was_to_undo_an_intent_is_let_go``).
+        """
         intent = self._hands.local.intent
         if intent is None:
             self._undone(self.present is not None and self._runner.calls.purged_to <= self.present.after)
@@ -235,15 +239,13 @@ class Initiator:
             self._undo_failed, self._undo_at = False, standing.now + self._retry
         if standing.now < self._undo_at:
             return
-        if self.settling.superseded(intent):
-            self._forget(sure=False)
-            return
         action = (intent.operation, intent.version, intent.name, intent.before)
         self._hands.run(RunAction(0, intent.id, 0, *action, undo=True), self._ran_undo)
 
     def _ran_undo(self, error: str | None) -> None:
-        if error is None:
-            self._forget(sure=True)
+        intent = self._hands.local.intent
+        if error is None and intent is not None:
+            self._forget(sure=not self.settling.superseded(intent))
         else:
             self._undo_failed = True
 

@@ -39,6 +39,6 @@ class CallSettling:
         return False
 
     def superseded(self, intent: CallIntent) -> bool:
-        """Whether the record may have been, and is remembered no more: then a later call of its name is in force."""
+        """Whether the record may have been, and is remembered no more: then there is a later call of its name."""
         calls = self._replica.contents.calls
         return calls.purged_to > intent.after and calls.last_of(intent.operation, intent.name) > intent.after
