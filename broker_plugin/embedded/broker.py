@@ -15,6 +15,7 @@ from broker_plugin.embedded.invariants import BrokerChecks
 from broker_plugin.embedded.memory_budget import Holder, MemoryMarks
 from broker_plugin.embedded.operations.operations import Operations
 from broker_plugin.embedded.operations.replicated import Replicated
+from broker_plugin.embedded.operations.taking_over import TakingOver
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.outlet import ConnectionOutlet
 from broker_plugin.embedded.queues.windows import WindowLimits
@@ -58,6 +59,7 @@ class EmbeddedBroker(Serving):
         self._dtx_limits = dtx_limits
         self._sessions: dict[Session, None] = {}
         self._replicated: Replicated | None = None
+        self._loader: TakingOver | None = None
         self._checks = BrokerChecks()
         self._expulsions = Expulsions(self.turn, lambda: self._sessions)
 
@@ -88,14 +90,14 @@ class EmbeddedBroker(Serving):
         """
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
-        if self._taking_over():
-            raise AmqpError(320, "this node takes prepared branches over: connect again")
+        if self.loading or self._locking_branches():
+            raise AmqpError(320, "this node is taking over: connect again")
         known = holder if holder is not None else Holder(self.memory)
         session = Session(self, self.operations, outlet, self._disconnected, known, self.rights.open(user, vhost))
         self._sessions[session] = None
         return session
 
-    def _taking_over(self) -> bool:
+    def _locking_branches(self) -> bool:
         return self._branches is not None and self._branches.loading
 
     def _disconnected(self, session: Session) -> None:
@@ -113,12 +115,13 @@ class EmbeddedBroker(Serving):
         self._ledger = ledger
         self._content = content
         self._replicated = Replicated(self, self.operations, ledger, content, self._limits)
-        self._replicated.load()
-        self._branches = BranchTable(ledger, content, self.numbered, self._dtx_limits, self.memory.shared, self.turn)
+        self._loader = TakingOver(self, self.operations, self._replicated, self._take_over_branches)
+
+    def _take_over_branches(self) -> None:
+        self._branches = BranchTable(
+            self.ledger, self.content, self.numbered, self._dtx_limits, self.memory.shared, self.turn
+        )
         self._branches.load()
-        self.operations.deletions.take_over(content.configuration)
-        self.operations.exchanges.take_over(content.configuration)
-        self.operations.vhosts.take_over()
 
     def on_inactive(self, reason: str) -> None:
         """No longer: close every client, answer nothing that is outstanding, forget every queue."""
@@ -131,6 +134,8 @@ class EmbeddedBroker(Serving):
             session.outlet.force_close(AmqpError(320, reason))
         self.rights.end_all()
         self._replicated = None
+        if self._loader is not None:
+            self._loader.end()
         self._forget_everything()
 
     def on_arriving(self, queue: int, messages: int) -> None:
@@ -197,7 +202,7 @@ class EmbeddedBroker(Serving):
         """Messages have left the queue."""
         there = self.numbered.get(queue)
         if there is not None:
-            if self._taking_over():
+            if self._locking_branches():
                 self.branches.finish()
             there.removed(entries)
 

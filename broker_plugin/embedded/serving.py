@@ -39,6 +39,7 @@ class Serving:
     loop's turn. ``unsupported`` meets what RabbitMQ acts on and this broker does not. ``rights``: what users may do;
     ``policies``: what holds of exchanges. ``memory``: what clients make the node hold, by ``marks``. ``filling``: the
     queues that a transaction fills in several turns, with how much of it has come; None while there is none.
+    ``loading``: it is taking over, and has not made all yet that is configured (``taking_over``).
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Serving:
         self._content: Content | None = None
         self._branches: BranchTable | None = None
         self.filling: dict[DurableQueue, int] | None = None
+        self.loading = False
         self.memory.forget_shared()
 
     @property

@@ -15,7 +15,6 @@ from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.exchange import KINDS, Exchange
 from broker_plugin.embedded.topology.sizes import queue_bytes
 from txobserver.configuration import (
-    Configuration,
     ExchangeSpec,
     delete_exchange_step,
     exchange_step,
@@ -186,11 +185,14 @@ class ExchangeOperations:
         """Answer what took a binding when the auto-delete exchanges have gone that went with it."""
         self._leaves.then(partial(channel.attempt, reply))
 
-    def take_over(self, configuration: Configuration) -> None:
-        """This node becomes active: what was bound to exchanges at an earlier primary only has gone with it."""
+    def take_over(self) -> None:
+        """This node becomes active: nothing is on its way of what an earlier primary has begun."""
         self._leaves = Pending()
         self._leaving = {}
-        self.lost_bindings(list(configuration.exchanges))
+
+    def lost_binding(self, name: str) -> None:
+        """What was bound to this exchange at an earlier primary only has gone with it."""
+        self.lost_bindings([name])
 
     def _leave(self, name: str, leave: int) -> None:
         there = self._broker.topology.exchanges.get(name)

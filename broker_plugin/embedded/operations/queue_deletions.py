@@ -17,7 +17,7 @@ from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.turn import in_pieces
 from broker_plugin.embedded.rights.rights import CONFIGURE, QUEUE
 from broker_plugin.embedded.serving import Serving, check_access, nothing
-from txobserver.configuration import Configuration, delete_queue_step
+from txobserver.configuration import delete_queue_step
 from txobserver.events import Terms
 
 Counted = Callable[[int], None]
@@ -145,7 +145,8 @@ class QueueDeletions:
         elif isinstance(queue, LocalQueue):
             self.drop_local(queue)
 
-    def take_over(self, configuration: Configuration) -> None:
-        """This node becomes active: the consumers of an earlier primary have gone with it."""
-        for name in [spec.name for spec in configuration.queues.values() if spec.used]:
+    def take_over(self, name: str) -> None:
+        """This node becomes active: the consumers that this queue had at an earlier primary have gone with it."""
+        spec = self._broker.content.configuration.queues.get(name)
+        if spec is not None and spec.used:
             self.consumer_left(self._broker.topology.queues[name])

@@ -1,4 +1,4 @@
-"""Brings the topology in line with the durable configuration: all of it at the start, then step by step.
+"""Brings the topology in line with the durable configuration: what was there at the start, and step by step.
 
 The rules are those of ``txobserver.configuration``: a step that says what is there already changes nothing, and a
 binding whose queue is gone is not made.
@@ -46,17 +46,20 @@ class Replicated:
         self._content = content
         self._windows = Windows(limits)
 
-    def load(self) -> None:
-        """Everything that is configured when this node becomes active."""
-        for vhost in self._broker.rights.vhosts():
-            self.add_vhost(vhost)
-        configuration = self._content.configuration
-        for exchange in configuration.exchanges.values():
-            self._add_exchange(exchange)
-        for queue in configuration.queues.values():
-            self._add_queue(queue)
-        for each in configuration.bindings:
-            self._topology.bind(_binding(each))
+    def load_exchange(self, name: str) -> None:
+        """An exchange that was there when this node became active, if it is there still."""
+        if (spec := self._content.configuration.exchanges.get(name)) is not None:
+            self._add_exchange(spec)
+
+    def load_queue(self, name: str) -> None:
+        """The same for a queue."""
+        if (spec := self._content.configuration.queues.get(name)) is not None:
+            self._add_queue(spec)
+
+    def load_binding(self, spec: BindingSpec) -> None:
+        """The same for a binding."""
+        if spec in self._content.configuration.bindings:
+            self._topology.bind(_binding(spec))
 
     def add_vhost(self, vhost: str) -> None:
         """A virtual host has come, with its predeclared exchanges."""

@@ -38,10 +38,11 @@ class VhostDeletions:
             self.go_on(vhost)
 
     def go_on(self, vhost: str) -> None:
-        """The next part of a deletion, unless one is under way, or connections are still there."""
-        if self._term.get(vhost) or self._broker.rights.connections_in(vhost):
+        """The next part of a deletion, unless one is under way, connections are there, or this node is taking over."""
+        broker = self._broker
+        if self._term.get(vhost) or broker.loading or broker.rights.connections_in(vhost):
             return
-        topology, turn, term = self._broker.topology, self._broker.turn, self._term
+        topology, turn, term = broker.topology, broker.turn, self._term
         exchanges = deque(name for name in topology.exchanges if vhost_of(name) == vhost)
         queues = deque(name for name in topology.queues if vhost_of(name) == vhost)
         turn.looked_at(len(topology.exchanges) + len(topology.queues))

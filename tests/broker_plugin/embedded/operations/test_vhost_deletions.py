@@ -8,8 +8,10 @@ import pytest
 
 from broker_plugin.embedded.operations.binding_operations import BindRequest
 from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
+from broker_plugin.embedded.queues.turn import STEPS
 from tests.broker_plugin.embedded.harness import Client, Harness
 from txobserver.access import User, found_users_step
+from txobserver.configuration import queue_step
 from txobserver.events import Configure
 from txobserver.rules import PERMISSION, VHOST, Permission, Rule, Vhost, clear_rule_step, set_rule_step
 from txobserver.vhosts import full_name, vhost_of
@@ -122,3 +124,19 @@ def end_connections(hosts: Hosts, vhost: str) -> None:
     for session in [each for each in hosts.broker._sessions if each.vhost == vhost]:
         session.close()
     hosts.settle()
+
+
+def test_deleted_while_a_new_primary_takes_over() -> None:
+    """It is not said to be gone while queues of it are not made yet."""
+    hosts = Hosts()
+    for number in range(3 * STEPS):
+        hosts.ledger.configure(queue_step(full_name("v", f"more{number}"), False, {}), lambda error: None)
+    hosts.settle()
+    hosts.take_over()
+    hosts.ledger.configure(clear_rule_step(VHOST, "v", "v"), lambda error: None)
+    hosts.ledger.commit()
+    while hosts.broker.loading:
+        assert not hosts.ledger.busy, "nothing is asked of the stream yet"
+        hosts.turn()
+    hosts.settle()
+    assert not hosts.left("v") and "v" not in hosts.broker.rights.vhosts()
