@@ -74,6 +74,12 @@ class CallsInOrder(Checker):
         """What a node decides in a turn goes by what it has applied by then."""
         self._stood[process] = process.core.replica.applied.sequence
 
+    def turned(self, process: Process) -> None:
+        """Where a node says that it is, it would be after a power cut."""
+        local, durable = process.core.calls.hands.local, process.disk.machine.durable
+        if local.cursor.tnx_id > durable.cursor.tnx_id:
+            self.fail(f"{process.name} counts as having run {local.cursor}, and durable is {durable.cursor}")
+
     def stands_at(self, process: Process, applied: Position) -> None:
         """P7: nodes at one position hold the same of calls."""
         calls = process.core.replica.contents.calls
@@ -109,8 +115,10 @@ class CallsInOrder(Checker):
             known = [each.tnx_id for each in self.stream.calls if each.at <= applied]
             self._check_gap(process, known[-1] + 1 if known else 1, applied)
             self._since[disk, action.call_id] = known[-1] if known else 0
-        elif self.stream.by_id(action.call_id) is not None:
-            self.fail(f"{process.name} undoes a call that is recorded")
+        else:
+            call = self.stream.by_id(action.call_id)
+            if call is not None and not self.stream.excused(member, call, applied):
+                self.fail(f"{process.name} undoes call {call.tnx_id}, which is recorded")
 
     def _held(self, disk: Disk) -> dict[bytes, None]:
         return self._ran.setdefault(disk, {})

@@ -182,6 +182,8 @@ def test_a_cursor_that_was_not_durable_runs_the_action_again() -> None:
     cluster.call(initiator, 1, "l", need=2)
     assert cluster.answered(1) == CallDone(1)
     cluster.run(lambda: cluster.level(other.name) == "l")
+    cluster.pause(0.5)
+    assert not cluster.primary.core.leading.desk.cursors.has(other.member, 1), "it has run it, and would run it again"
     name = killed_with(cluster, other)
     cluster.call(initiator, 2, "m", need=2)
     assert cluster.answered(2) == CallDone(2)

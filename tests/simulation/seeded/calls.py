@@ -73,6 +73,18 @@ def the_cursor_moves_before_the_action_has_succeeded(stack: ExitStack) -> None:
     replace(stack, CallRunner, "_ran", make)
 
 
+@seeded("P13", calls=True)
+def the_cursor_counts_before_it_is_durable(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def keep(self: Hands, local: Any, then: Any) -> None:
+            original(self, local, then)
+            self.local = local
+
+        return keep
+
+    replace(stack, Hands, "keep", make)
+
+
 @seeded("P13", first=1, calls=True)
 def a_failing_call_is_passed_over(stack: ExitStack) -> None:
     """The next call runs while the one before is to be tried again."""
