@@ -26,7 +26,7 @@ from ha.settings import Settings
 from txobserver.calls import CALLS_FEATURE, LocalCalls
 from txobserver.events import Configure
 from txobserver.frames import Frame
-from txobserver.ids import Member
+from txobserver.ids import Member, Position
 from txobserver.invariants import CHECKS
 from txobserver.ports.ledger import Done, Host
 from txobserver.ports.store import Page
@@ -147,7 +147,7 @@ class NodeCore(Node):
             self.candidate.heard(generation)
             self.emit(ReadRecord())
         if isinstance(message, Probe):
-            self.answer_probe(node, message, self.role.log_end)
+            self.answer_probe(node, message, self._log_end())
         elif isinstance(message, ProbeReply):
             self.candidate.reply(message)
         elif isinstance(message, DeskAnswer):
@@ -155,6 +155,11 @@ class NodeCore(Node):
                 self.calls.take(message)
         else:
             self.role.take(node, message)
+
+    def _log_end(self) -> Position:
+        """What a primary has gathered and not written is forgotten at its end (``probed_in_the_turn_of_its_end``)."""
+        replica, leading = self.replica, self.leading
+        return replica.position_of(leading.primary.writer.log_end) if leading else replica.tail
 
     # -- the store
 

@@ -30,7 +30,7 @@ from ha.primary.primary import Primary
 from ha.relay import NO_PRIMARY, NOT_ACTIVE
 from txobserver.access import USERS_FEATURE
 from txobserver.events import Configure
-from txobserver.ids import Member, Position
+from txobserver.ids import Member
 from txobserver.ports.ledger import Done
 from txobserver.state.applied_content import AppliedContent
 
@@ -45,11 +45,6 @@ class Role:
     def refusal(self) -> str | None:
         """Why this role waits for an operator, in one sentence; None if it does not."""
         return None
-
-    @property
-    def log_end(self) -> Position:
-        """The last event of the log that is not forgotten when this role ends."""
-        return self.node.replica.tail
 
     @property
     def desk_at(self) -> str:
@@ -263,11 +258,6 @@ class Leading(Role):
         self.primary.start([m.node for m in record.ready])
         for peer in sorted(node.linked):
             emit(Send(peer, election.Promoted(node.generation)))
-
-    @property
-    def log_end(self) -> Position:
-        """What has gathered and is not written yet does not count (``probed_in_the_turn_of_its_end``)."""
-        return self.node.replica.position_of(self.primary.writer.log_end)
 
     @property
     def desk_at(self) -> str:

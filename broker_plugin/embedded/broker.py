@@ -42,6 +42,8 @@ class EmbeddedBroker(Serving):
     ``schedule`` is called when there is work for the end of the event loop's turn; ``end_of_turn`` must be called
     then. ``unique`` makes a text that is given once, for names of the broker's making. Without ``unsupported``, what
     RabbitMQ acts on and this broker does not is refused.
+
+    Many methods: one for each thing that a ledger tells.
     """
 
     def __init__(

@@ -65,3 +65,23 @@ def test_as_many_as_it_runs(controls: list[Configure], cursor: int, behind: int)
 def test_the_names_of_what_there_was_a_call_about() -> None:
     calls = kept(*CALLS, call("x"))
     assert calls.names_of("level") == ["w", "x", "y", "z"] and calls.names_of("flag") == []
+
+
+def test_a_fast_forward_never_goes_back() -> None:
+    assert kept(*CALLS, control(FAST_FORWARD, 3), control(FAST_FORWARD, 2)).forwarded["a/1"].tnx_id == 3
+
+
+def test_a_skip_of_what_is_remembered_no_more_is_not_kept() -> None:
+    assert kept(*CALLS, control(SKIP, 9)).skips == {}
+
+
+def test_what_is_said_of_calls_that_go_goes_with_them() -> None:
+    """Skips, and forwards up to before the first call that is left; one up to that call stays."""
+    of_a, of_b = control(SKIP, 1), control(SKIP, 3, "b/1")
+    forwards = control(FAST_FORWARD, 1), control(FAST_FORWARD, 4, "b/1")
+    fresh = call_step("level", CallRecord(b"v" * 16, 1, "w", b"", "a", 7, ["a/1"], 2))
+    again = call_step("level", CallRecord(b"u" * 16, 1, "x", b"", "a", 7, ["a/1"], 2))
+    last = call_step("level", CallRecord(b"t" * 16, 1, "y", b"", "a", 7, ["a/1"], 2))
+    calls = kept(*CALLS, of_a, of_b, *forwards, fresh, again, last)
+    assert [each.tnx_id for each in calls.kept] == [4, 9, 10, 11][-len(calls.kept) :]
+    assert calls.kept[0].tnx_id == 4 and calls.skips == {} and list(calls.forwarded) == ["b/1"]
