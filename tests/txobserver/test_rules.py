@@ -337,3 +337,28 @@ def test_a_policy_is_of_a_virtual_host_and_of_no_user() -> None:
     applied(access, delete_user_step("u"))
     assert rules(access) == [policy]
     assert applied(access, clear_rule_step(POLICY, "/", "u")) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "shown"),
+    [
+        (Rule(USER_LIMIT, "", "u", MAX_CONNECTIONS, Limit(3)), {"limit": MAX_CONNECTIONS, "most": 3}),
+        (Rule(VHOST_LIMIT, "/", "/", MAX_QUEUES, Limit(3)), {"vhost": "/", "limit": MAX_QUEUES, "most": 3}),
+        (
+            Rule(TOPIC_PERMISSION, "/", "u", "e", TopicPermission("w", "r")),
+            {"vhost": "/", "exchange": "e", "write": "w", "read": "r"},
+        ),
+        (Rule(VHOST, "v", "v", "", Vhost("d", ("t",))), {"description": "d", "tags": ["t"], "going": False}),
+    ],
+)
+def test_the_history_shows_what_each_kind_of_rule_is_about(rule: Rule, shown: dict[str, object]) -> None:
+    access = kept()
+    assert applied(access, audited_step(set_rule_step(rule), Origin("root", "::1", "a", 1), 10)) is None
+    assert json.loads(access.changes[-1].after) == shown
+
+
+def test_a_change_that_was_refused_has_set_no_password() -> None:
+    access = kept()
+    applied(access, audited_step(add_user_step("u", "h2"), Origin("root", "::1", "a", 1), 10))
+    change = access.changes[-1]
+    assert change.refusal and "password" not in change.after

@@ -157,3 +157,20 @@ def test_a_queue_that_has_come_is_counted_once(ruled: Ruled) -> None:
     third.ask_declare("q")
     ruled.settle()
     assert not third.errors and sorted(ruled.broker.topology.queues) == ["q", "q2"]
+
+
+def test_connections_elsewhere_count_also_when_those_here_have_gone(ruled: Ruled) -> None:
+    """What is counted of a user is forgotten with the last connection of all, not with the last one to a virtual host."""
+    ruled.allow(".*", ".*", ".*")
+    ruled.do(set_rule_step(Rule(VHOST, "v", "v", "", Vhost())))
+    ruled.do(set_rule_step(Rule(PERMISSION, "v", "u", "", Permission(".*", ".*", ".*"))))
+    ruled.limit(USER_LIMIT, MAX_CONNECTIONS, 1)
+    ruled.connect("u").session.close()  # type: ignore[attr-defined]
+    ruled.connect("u", "v")
+    with pytest.raises(AmqpError, match="user connection limit"):
+        ruled.connect("u")
+    ruled.limit(USER_LIMIT, MAX_CONNECTIONS, 2)
+    ruled.connect("u").session.close()  # type: ignore[attr-defined]
+    ruled.connect("u")
+    with pytest.raises(AmqpError, match="user connection limit"):
+        ruled.connect("u")

@@ -258,3 +258,14 @@ def test_limits_may_be_looked_at_where_the_user_has_something_to_do(client: Test
     of_users = client.get("/api/user-limits", headers=basic("man")).json()
     assert of_users == [{"user": "mon", "value": {"max-channels": 3}}]
     assert client.get("/api/user-limits/mon", headers=basic("none")).status_code == 401
+
+
+@pytest.mark.parametrize("kind", ["permissions", "topic-permissions"])
+def test_what_is_cleared_in_one_virtual_host_stays_in_the_others(client: TestClient, kind: str) -> None:
+    client.put("/api/vhosts/other", json={})
+    body = SOME if kind == "permissions" else {"exchange": "e", "write": "w", "read": "r"}
+    for vhost in ("%2F", "other"):
+        assert client.put(f"/api/{kind}/{vhost}/mon", json=body).status_code == 201
+    assert client.delete(f"/api/{kind}/other/mon").status_code == 204
+    assert [each["vhost"] for each in client.get(f"/api/{kind}").json()] == ["/"]
+    assert client.get(f"/api/{kind}/%2F/mon").status_code == 200
