@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from txobserver.access import Access, User, add_user_step, delete_user_step, found_users_step, put_user_step
-from txobserver.audited import Origin, audited_step
+from txobserver.audited import LONGEST_ORIGIN, LONGEST_SHOWN, Origin, audited_step, plain_step
 from txobserver.configuration import (
     BindingSpec,
     Configured,
@@ -362,3 +362,18 @@ def test_a_change_that_was_refused_has_set_no_password() -> None:
     applied(access, audited_step(add_user_step("u", "h2"), Origin("root", "::1", "a", 1), 10))
     change = access.changes[-1]
     assert change.refusal and "password" not in change.after
+
+
+def test_the_history_keeps_the_beginning_of_what_is_long() -> None:
+    """Names of users and addresses come from clients, tags and definitions from operators."""
+    access = kept()
+    long = Rule(VHOST, "v", "v", "", Vhost("d" * 5000))
+    longer = Rule(VHOST, "v", "v", "", Vhost("e" * 5000))
+    origin = Origin("r" * 5000, "a" * 5000, "n" * 5000, 1)
+    for rule in (long, longer):
+        step = msgspec.structs.replace(audited_step(set_rule_step(rule), origin, 10), config_id=7)
+        assert plain_step(step) == msgspec.structs.replace(set_rule_step(rule), config_id=7)
+        access.apply(step)
+    change = access.changes[-1]
+    assert (len(change.before), len(change.after)) == (LONGEST_SHOWN, LONGEST_SHOWN)
+    assert {len(each) for each in (change.user, change.address, change.node)} == {LONGEST_ORIGIN}

@@ -160,7 +160,7 @@ def test_a_queue_that_has_come_is_counted_once(ruled: Ruled) -> None:
 
 
 def test_connections_elsewhere_count_also_when_those_here_have_gone(ruled: Ruled) -> None:
-    """What is counted of a user is forgotten with the last connection of all, not with the last one to a virtual host."""
+    """What is counted of a user is forgotten with the last connection of all, not with the last to one virtual host."""
     ruled.allow(".*", ".*", ".*")
     ruled.do(set_rule_step(Rule(VHOST, "v", "v", "", Vhost())))
     ruled.do(set_rule_step(Rule(PERMISSION, "v", "u", "", Permission(".*", ".*", ".*"))))
