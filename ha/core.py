@@ -119,6 +119,7 @@ class NodeCore(Node):
         if not self.failed:
             self._look_at_calls()  # before the group is written that takes what is appended for them
             self.role.settle()
+            self.relay.settle()
         self.feed.tell()
         self.replica.contents.leftovers.go_on()
 
@@ -173,6 +174,7 @@ class NodeCore(Node):
             return
         self.failed = reason
         self.role.store_failed(reason)
+        self.relay.fail()
         self.emit(LogLine(StoreFailed(reason)))
         self.emit(Stop(reason))
 

@@ -65,7 +65,7 @@ class Node:
         self.candidate = Candidate(member, settings, self.emit)
         self.checkpointing = Checkpointing(replica, settings, self.emit)
         self._effects: list[Effect] = []
-        self.relay = StepRelay(self.emit, first_session)
+        self.relay = StepRelay(replica, self.emit, first_session)
         self.calls = NodeCalls(member, replica, settings, self.emit, local_calls or LocalCalls())
 
     def emit(self, effect: Effect) -> None:

@@ -1,13 +1,16 @@
 """Relay: what operators change at any node becomes a step of the primary's stream.
 
-A node passes a step on to the primary that it is attached to, and answers when the primary does. Where the attachment
-or the role ends before that, the outcome is not known here, and this is what is said: the step may have been appended.
+A node passes a step on to the primary that it is attached to. The primary answers, and when this node has applied the
+step as well, it answers too: who looks here then sees what was changed (``told_before_it_is_applied_here``). Where the
+attachment or the role ends before the primary has answered, the outcome is not known here, and this is what is said:
+the step may have been appended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from ha.apply.replica import Replica
 from ha.effects import Effect, Send
 from ha.messages.steps import StepAsk, StepTold
 from txobserver.access import ACCESS
@@ -22,12 +25,15 @@ RELAYED = ACCESS
 
 
 class StepRelay:
-    """Of one node. ``waiting``: who waits for the answer to which request. ``first``: requests are numbered from there
-    on; another process of the node has another one, so no answer to an earlier one's request is taken for one to ours
-    (``answered_after_a_restart``)."""
+    """Of one node. ``waiting``: who waits for the answer to which request; ``_told``: what the primary has answered to
+    those whose step is not applied here. ``first``: requests are numbered from there on; another process of the node
+    has another one, so no answer to an earlier one's request is taken for one to ours (``answered_after_a_restart``).
+    """
 
-    def __init__(self, emit: Callable[[Effect], None], first: int) -> None:
+    def __init__(self, replica: Replica, emit: Callable[[Effect], None], first: int) -> None:
         self.waiting: dict[int, Done] = {}
+        self._told: dict[int, StepTold] = {}
+        self._replica = replica
         self._emit = emit
         self._last = first
 
@@ -43,26 +49,40 @@ class StepRelay:
 
     def answered(self, message: StepTold) -> None:
         """The primary has answered."""
-        self._end(message.number, message.error)
+        if message.number in self.waiting:
+            self._told[message.number] = message
+
+    def settle(self) -> None:
+        """A turn ends: tell what the primary has answered, where it is applied here."""
+        if self._told and not self._replica.resyncing:
+            applied = self._replica.applied.sequence
+            for told in [each for each in self._told.values() if each.applied <= applied]:
+                self._end(told.number, told.error)
 
     def lost(self) -> None:
-        """The attachment, or the role, has ended: no more answers come."""
-        waiting, self.waiting = self.waiting, {}
-        for done in waiting.values():
-            done(OUTCOME_UNKNOWN)
+        """The attachment, or the role, has ended: no more answers come. Those that have come are told in their time."""
+        for number in [each for each in self.waiting if each not in self._told]:
+            self._end(number, OUTCOME_UNKNOWN)
+
+    def fail(self) -> None:
+        """The node has failed, and applies nothing more."""
+        for told in list(self._told.values()):
+            self._end(told.number, told.error)
+        self.lost()
 
     def asked(self, peer: str, message: StepAsk, active: bool, append: Callable[[Configure, Done], None]) -> None:
         """Another node asks this one, the primary."""
 
-        def tell(error: str | None) -> None:
-            self._emit(Send(peer, StepTold(message.generation, message.number, error)))
+        def tell(error: str | None, applied: int = 0) -> None:
+            self._emit(Send(peer, StepTold(message.generation, message.number, error, applied)))
 
         if message.operation not in RELAYED:
             tell(f"{message.operation!r} cannot be asked for at another node")
         elif not active:
             tell(NOT_ACTIVE)
         else:
-            append(Configure(0, message.operation, message.name, message.arguments), tell)
+            step = Configure(0, message.operation, message.name, message.arguments)
+            append(step, lambda error: tell(error, self._replica.applied.sequence))
 
     def _begin(self, done: Done) -> int:
         self._last += 1
@@ -70,6 +90,7 @@ class StepRelay:
         return self._last
 
     def _end(self, number: int, error: str | None) -> None:
+        self._told.pop(number, None)
         done = self.waiting.pop(number, None)
         if done is not None:
             done(error)

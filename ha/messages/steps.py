@@ -22,8 +22,11 @@ class StepAsk(msgspec.Struct, array_like=True, tag=51):
 
 
 class StepTold(msgspec.Struct, array_like=True, tag=52):
-    """The step has passed the commit point and was carried out, or was not, for this reason."""
+    """The step has passed the commit point and was carried out, or was not, for this reason.
+
+    ``applied``: what the primary has applied by then, the step as well; 0 where it was not appended."""
 
     generation: Number
     number: Number
     error: str | None
+    applied: Number = 0

@@ -76,5 +76,12 @@ class SameUsers(Checker):
             if self.stream.results.get(label, "nothing") != error:
                 became = self.stream.results.get(label, "nothing")
                 self.fail(f"{process.name} tells that {label} came to {error}, and it came to {became}")
+            self._check_applied(process, label)
         elif self.stream.deletions[taken_away, error] <= before[error]:
             self.fail(f"{process.name} tells that {taken_away} came to {error}, and none did")
+
+    def _check_applied(self, process: Process, label: str) -> None:
+        """Who looks where he has asked sees what he has changed."""
+        applied, sequence = process.core.replica.applied, self.stream.stands_at(label)
+        if applied.sequence < sequence and process.core.failed is None:
+            self.fail(f"{process.name} tells what {label} came to, at {sequence}, and has applied {applied}")

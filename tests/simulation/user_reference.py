@@ -55,6 +55,10 @@ class UserReference:
             self.rules_after.append(dict(self.rules))
             self.changes.append(tuple(self.kept))
 
+    def stands_at(self, label: str) -> int:
+        """The sequence of the step with this label."""
+        return self.at[self.labels.index(label)]
+
     def as_of(self, sequence: int) -> Users:
         """After the event at this sequence."""
         found = bisect_right(self.at, sequence)

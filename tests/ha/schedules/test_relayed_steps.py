@@ -6,8 +6,9 @@ import msgspec
 
 from ha.effects import Send
 from ha.messages.steps import StepAsk
+from ha.messages.stream import Commit
 from ha.relay import OUTCOME_UNKNOWN
-from tests.ha.schedules.test_users import UsersCluster, record
+from tests.ha.schedules.test_users import UsersCluster, record, users
 from tests.support.steps import backups_of
 from txobserver.access import add_user_step, delete_user_step
 from txobserver.refusal import Refusal
@@ -29,6 +30,49 @@ def test_answered_after_a_restart() -> None:
     primary.disk_held = False
     cluster.run(lambda: "second" in cluster.said)
     assert cluster.said["second"] == Refusal.GONE
+
+
+def test_told_before_it_is_applied_here() -> None:
+    """The primary's answer is there before the commit point: who looks at this node sees what was before."""
+    cluster = UsersCluster()
+    cluster.settled()
+    node = backups_of(cluster)[0]
+    cluster.lose = lambda source, target, message: target == node.name and isinstance(message, Commit)
+    cluster.ask(node, "it", add_user_step("u", "h"))
+    relay = node.core.relay
+    cluster.run(lambda: bool(relay._told))
+    cluster.pause(0.1)
+    assert cluster.said == {} and not users(node)
+    cluster.lose = lambda source, target, message: False
+    cluster.run(lambda: "it" in cluster.said)
+    assert cluster.said["it"] is None and list(users(node)) == ["u"]
+
+
+def test_what_the_primary_has_answered_is_told_behind_the_end_of_the_attachment() -> None:
+    """It is known, and is told when it is applied here, under the next primary."""
+    cluster = UsersCluster()
+    cluster.settled()
+    node = backups_of(cluster)[0]
+    cluster.lose = lambda source, target, message: target == node.name and isinstance(message, Commit)
+    cluster.ask(node, "it", add_user_step("u", "h"))
+    cluster.run(lambda: bool(node.core.relay._told))
+    cluster.ask(node, "other", delete_user_step("absent"))
+    cluster.kill(cluster.primary.name)
+    cluster.lose = lambda source, target, message: False
+    cluster.run(lambda: len(cluster.said) == 2, 30.0)
+    assert cluster.said == {"it": None, "other": OUTCOME_UNKNOWN} and list(users(node)) == ["u"]
+
+
+def test_a_store_fails_before_what_was_answered_is_applied() -> None:
+    """The node ends: it tells what it knows."""
+    cluster = UsersCluster()
+    cluster.settled()
+    node = backups_of(cluster)[0]
+    cluster.lose = lambda source, target, message: target == node.name and isinstance(message, Commit)
+    cluster.ask(node, "it", add_user_step("u", "h"))
+    cluster.run(lambda: bool(node.core.relay._told))
+    node.report(lambda: node.core.on_store_error("disk full"))
+    assert cluster.said == {"it": None}
 
 
 def test_asked_in_the_turn_of_a_promotion() -> None:

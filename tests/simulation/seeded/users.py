@@ -9,7 +9,7 @@ import msgspec
 
 from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.snapshot_end import Ending
-from ha.relay import StepRelay
+from ha.relay import NO_PRIMARY, StepRelay
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.access import ADD_USER, DELETE_USER, Access
 from txobserver.audited import plain_step
@@ -140,13 +140,25 @@ def an_unknown_outcome_is_told_as_refused(stack: ExitStack) -> None:
 
     def make(original: Any) -> Any:
         def lost(self: StepRelay) -> None:
-            waiting, self.waiting = self.waiting, {}
-            for done in waiting.values():
-                done("this node knows no primary at the moment; ask again")
+            for number in list(self.waiting):
+                self._end(number, NO_PRIMARY)
 
         return lost
 
     replace(stack, StepRelay, "lost", make)
+
+
+@seeded("P7", users=True)
+def an_operator_is_told_before_it_is_applied_where_he_asked(stack: ExitStack) -> None:
+    """A backup passes the primary's answer on at once, and who looks there sees what was before."""
+
+    def make(original: Any) -> Any:
+        def answered(self: StepRelay, message: Any) -> None:
+            original(self, msgspec.structs.replace(message, applied=0))
+
+        return answered
+
+    replace(stack, StepRelay, "answered", make)
 
 
 @seeded("P12", users=True)
