@@ -37,7 +37,12 @@ def admit_all(transport: asyncio.BaseTransport) -> bool:
 
 
 class CommandRefused(Exception):
-    """A command that cannot be carried out; its sentence goes to the operator."""
+    """A command that cannot be carried out; its sentence goes to the operator. ``refusal``: the word for programs, a
+    ``Refusal``, where the stream has decided."""
+
+    def __init__(self, sentence: str, refusal: str = "") -> None:
+        super().__init__(sentence)
+        self.refusal = refusal
 
 
 class _Request(BaseModel):
@@ -132,7 +137,7 @@ class AdminServer:
         try:
             return {"ok": True, "result": await handler(request.arguments)}
         except CommandRefused as error:
-            return _refused(str(error))
+            return _refused(str(error)) | ({"refusal": error.refusal} if error.refusal else {})
         except Exception as error:
             # A request reads only what the node is not in the middle of: what fails here is no fault of the client.
             self._guard.caught(error)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker_plugin.http.errors import HttpError, unavailable
+from broker_plugin.http.errors import refused, unavailable
 from recovery.reader.node_admin import FILE, MAX_ANSWER
 
 MOST_ASKED = 8
@@ -29,11 +28,10 @@ class AskedNode(Protocol):
 
 class NodeClient:
     """AskedNode, of the node with this directory. Where the node listens is read for each question: it may have started
-    again. ``refusal`` makes an error of the sentence with which a command is refused."""
+    again."""
 
-    def __init__(self, directory: Path, refusal: Callable[[str], HttpError] = unavailable) -> None:
+    def __init__(self, directory: Path) -> None:
         self._file = directory / FILE
-        self._refusal = refusal
         self._asking = asyncio.Semaphore(MOST_ASKED)
         self._logging_in = asyncio.Semaphore(MOST_LOGINS)
 
@@ -48,7 +46,7 @@ class NodeClient:
         if not isinstance(answer, dict) or "ok" not in answer:
             raise unavailable("the node does not answer")
         if not answer["ok"]:
-            raise self._refusal(str(answer.get("error")))
+            raise refused(str(answer.get("error")), str(answer.get("refusal", "")))
         return answer.get("result")
 
     async def _exchange(self, command: str, arguments: dict[str, Any]) -> Any:

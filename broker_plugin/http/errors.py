@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.http_events import HttpDoorFailed
+from txobserver.refusal import Refusal
 
 log = logging.getLogger("txha.http")
 REALM = {"www-authenticate": 'Basic realm="txha"'}
@@ -59,6 +60,14 @@ def login_refused() -> HttpError:
 def unavailable(reason: str) -> HttpError:
     """The node does not answer, or cannot do this now."""
     return HttpError(503, "unavailable", reason)
+
+
+def refused(sentence: str, refusal: str) -> HttpError:
+    """The node refuses. ``refusal`` says what the stream has decided, by which what was there before has gone, or what
+    was not there has come, since the door looked; without one the node cannot do this now."""
+    if refusal in (Refusal.GONE, Refusal.NO_VHOST):
+        return NotFound(404, "Object Not Found", sentence)
+    return bad_request(sentence) if refusal else unavailable(sentence)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:

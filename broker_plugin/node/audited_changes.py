@@ -18,6 +18,7 @@ from txobserver.access import Access
 from txobserver.audited import audited_step
 from txobserver.configuration import UnknownStep, check_step
 from txobserver.events import Configure
+from txobserver.refusal import Refusal
 
 log = logging.getLogger("txha.users")
 DEADLINE_SECONDS = 10.0
@@ -73,7 +74,7 @@ class AuditedChanges:
         except TimeoutError:
             raise CommandRefused(f"not known after {DEADLINE_SECONDS:g} s, look with `{look}`") from None
         if refusal is not None:
-            raise CommandRefused(sentence(refusal))
+            raise CommandRefused(sentence(refusal), refusal if refusal in set(Refusal) else "")
 
 
 def text_in(arguments: dict[str, Any], key: str) -> str:

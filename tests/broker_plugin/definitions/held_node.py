@@ -1,4 +1,4 @@
-"""A node that is asked for definitions, on a state that imports change."""
+"""A node that is asked for definitions, users and rules, on a state that imports change."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.definitions_admin import DefinitionsAdmin
+from broker_plugin.node.rule_admin import RuleAdmin
+from broker_plugin.node.user_admin import UserAdmin
 from tests.broker_plugin.definitions.held import Held
 from txobserver.events import Configure
 from txobserver.ids import Member
 
 
 class HeldNode:
-    """``before``: what comes into the stream between the asking and an import."""
+    """``before``: what comes into the stream between the asking and the next change."""
 
     def __init__(self, logins: Any = "there") -> None:
         self.held = Held()
@@ -27,7 +29,9 @@ class HeldNode:
             configure=self._configure,
         )
         changes = AuditedChanges(self._core, lambda call: call(), logins)
-        self.handlers = DefinitionsAdmin(self._core, changes).handlers
+        self.handlers = (
+            DefinitionsAdmin(self._core, changes).handlers | UserAdmin(changes).handlers | RuleAdmin(changes).handlers
+        )
 
     def _configure(self, step: Configure, done: Any) -> None:
         for other in self.before:

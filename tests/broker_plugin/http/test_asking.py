@@ -1,0 +1,116 @@
+"""NodeClient: what the door asks over the port of the node's administration, and what it makes of a refusal."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_plugin.admin.server import AdminServer, CommandRefused
+from broker_plugin.amqp.protocol.passwords import RABBITMQ_SHA256
+from broker_plugin.http.asking import MOST_ASKED, MOST_LOGINS, NodeClient
+from broker_plugin.http.errors import HttpError
+from tests.broker_plugin.definitions.held_node import HeldNode
+from tests.support.guards import strict_guard
+from txobserver.access import add_user_step, delete_user_step
+from txobserver.rules import VHOST, Rule, Vhost, clear_rule_step, set_rule_step
+
+HASH = f"{RABBITMQ_SHA256}${base64.b64encode(bytes(36)).decode()}"
+BY = {"by": {"user": "ada", "address": "10.0.0.1"}}
+
+
+class Held:
+    """A node whose state changes between what the door looks at and what it asks for; some commands are not answered
+    until ``answering``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.node = HeldNode()
+        self.answering = asyncio.Event()
+        self.begun: list[str] = []
+        handlers = {"door.login": self._held, "slow": self._held, "quick": self._quick, "cannot": self._cannot}
+        self.server = AdminServer(strict_guard(), directory, {**self.node.handlers, **handlers})
+
+    async def _held(self, arguments: dict[str, Any]) -> Any:
+        self.begun.append(arguments["as"])
+        await self.answering.wait()
+        return arguments["as"]
+
+    async def _quick(self, arguments: dict[str, Any]) -> Any:
+        return "here"
+
+    async def _cannot(self, arguments: dict[str, Any]) -> Any:
+        raise CommandRefused("this node knows no primary at the moment; ask again")
+
+
+@pytest.fixture
+async def held(tmp_path: Path) -> AsyncIterator[Held]:
+    held = Held(tmp_path)
+    await held.server.start()
+    yield held
+    held.answering.set()
+    await held.server.stop()
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> NodeClient:
+    return NodeClient(tmp_path)
+
+
+async def refused(client: NodeClient, command: str, arguments: dict[str, Any]) -> HttpError:
+    with pytest.raises(HttpError) as found:
+        await client.ask(command, {**arguments, **BY})
+    return found.value
+
+
+async def test_a_user_that_has_gone_since_the_door_looked_is_not_found(held: Held, client: NodeClient) -> None:
+    await client.ask("users.add", {"name": "bob", "hash": HASH, **BY})
+    held.node.before = [delete_user_step("bob")]
+    error = await refused(client, "users.delete", {"name": "bob"})
+    assert (error.status, error.error) == (404, "Object Not Found") and "there is no user 'bob'" in error.reason
+
+
+async def test_a_virtual_host_that_has_gone_since_the_door_looked_is_not_found(held: Held, client: NodeClient) -> None:
+    for step in (add_user_step("bob", HASH), set_rule_step(Rule(VHOST, "v", "v", "", Vhost("", ())))):
+        held.node.held.do(step)
+    held.node.before = [clear_rule_step(VHOST, "v", "v", "")]
+    permission = {"kind": "permission", "vhost": "v", "name": "bob", "configure": "", "write": "", "read": ""}
+    error = await refused(client, "rules.set", permission)
+    assert error.status == 404 and "there is no virtual host 'v'" in error.reason
+
+
+async def test_a_virtual_host_that_is_being_deleted_is_the_requests_fault(held: Held, client: NodeClient) -> None:
+    held.node.held.do(set_rule_step(Rule(VHOST, "v", "v", "", Vhost("", ()))))
+    held.node.before = [clear_rule_step(VHOST, "v", "v", "")]
+    error = await refused(client, "rules.set", {"kind": "vhost", "vhost": "v", "name": "v"})
+    assert (error.status, error.error) == (400, "bad_request") and "is being deleted" in error.reason
+
+
+async def test_what_the_node_cannot_do_now_is_unavailable(held: Held, client: NodeClient) -> None:
+    error = await refused(client, "cannot", {})
+    assert (error.status, error.reason) == (503, "this node knows no primary at the moment; ask again")
+
+
+async def test_logins_that_are_not_answered_hold_no_other_question(held: Held, client: NodeClient) -> None:
+    logins = [asyncio.create_task(client.ask("door.login", {"as": str(n)})) for n in range(MOST_LOGINS + 3)]
+    while len(held.begun) < MOST_LOGINS:
+        await asyncio.sleep(0)
+    assert await client.ask("quick") == "here"
+    assert len(held.begun) == MOST_LOGINS, "no more are asked at a time"
+    held.answering.set()
+    assert await asyncio.gather(*logins) == [str(n) for n in range(MOST_LOGINS + 3)]
+
+
+async def test_questions_that_are_not_answered_hold_no_login(held: Held, client: NodeClient) -> None:
+    slow = [asyncio.create_task(client.ask("slow", {"as": str(n)})) for n in range(MOST_ASKED)]
+    while len(held.begun) < MOST_ASKED:
+        await asyncio.sleep(0)
+    login = asyncio.create_task(client.ask("door.login", {"as": "ada"}))
+    while "ada" not in held.begun:
+        await asyncio.sleep(0)
+    held.answering.set()
+    assert await login == "ada"
+    await asyncio.gather(*slow)
