@@ -13,7 +13,19 @@ from broker_plugin.definitions.document import MalformedDocument
 from broker_plugin.definitions.writing import as_json, written, written_vhost
 from tests.broker_plugin.definitions.held import FILES, Held, without_numbers
 from txobserver.batch import MOST_PARTS
-from txobserver.rules import PERMISSION, USER_LIMIT, VHOST, VHOST_LIMIT, Limit, Permission, Vhost, place
+from txobserver.rules import (
+    PERMISSION,
+    USER_LIMIT,
+    VHOST,
+    VHOST_LIMIT,
+    Limit,
+    Permission,
+    Rule,
+    Vhost,
+    clear_rule_step,
+    place,
+    set_rule_step,
+)
 from txobserver.vhosts import full_name
 
 CLUSTERS = ["rabbitmq-3.10.json", "rabbitmq-3.10-http.json", "rabbitmq-4.0.json", "rabbitmq-4.0-http.json"]
@@ -235,6 +247,13 @@ def test_what_leads_to_what_is_left_out_is_left_out(held: Held) -> None:
     assert [each.entry for each in held.read(json.dumps(file)).left_out] == [
         "virtual host 'v'", "queue in virtual host 'v'", "queue 'q'", "binding of 'q' to 'amq.topic'",
     ]  # fmt: skip
+
+
+def test_a_virtual_host_that_is_being_deleted_is_not_written(held: Held) -> None:
+    held.do(set_rule_step(Rule(VHOST, "v", "v", "", Vhost())))
+    there = [each["name"] for each in written(held.state, "3.10.8")["vhosts"]]
+    held.do(clear_rule_step(VHOST, "v", "v", ""))
+    assert there == ["/", "v"] and [each["name"] for each in written(held.state, "3.10.8")["vhosts"]] == ["/"]
 
 
 def test_what_is_always_there_and_what_describes_the_cluster_is_passed_over(held: Held) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64encode
 from typing import Any
 
 import pytest
 
 from broker_plugin.admin.server import CommandRefused
-from broker_plugin.definitions.state import packed_steps, unpacked_state
+from broker_plugin.definitions.state import packed_steps, unpacked_state, unpacked_steps
 from tests.broker_plugin.definitions.held_node import HeldNode
 from txobserver.access import delete_user_step, put_user_step
 from txobserver.batch import MOST_BYTES
@@ -96,6 +98,19 @@ def test_what_is_no_import_is_refused(steps: Any, node: HeldNode) -> None:
     with pytest.raises(CommandRefused, match="these are no steps of an import"):
         node.ask("definitions.load", {"steps": steps})
     assert node.held.contents.configuration.last_id == before
+
+
+def test_an_import_has_a_size_that_it_may_have_and_no_byte_more() -> None:
+    """The stream of bytes ends where it says so, whatever came out of it."""
+
+    def packed(size: int) -> str:
+        return b64encode(zlib.compress(bytes(size))).decode()
+
+    assert len(unpacked_steps(packed(MOST_BYTES))) == MOST_BYTES
+    with pytest.raises(ValueError, match="it has more than"):
+        unpacked_steps(packed(MOST_BYTES + 1))
+    with pytest.raises(ValueError, match="does not end"):
+        unpacked_steps(b64encode(zlib.compress(bytes(10))[:-1]).decode())
 
 
 def test_what_cannot_be_a_part_is_refused(node: HeldNode) -> None:

@@ -63,6 +63,13 @@ def test_a_user_is_deleted_by_who_asks(client: TestClient, node: FakeNode) -> No
     assert client.delete("/api/users/mon").json() == GONE
 
 
+def test_a_name_has_a_length_in_bytes(client: TestClient, node: FakeNode) -> None:
+    body = {"tags": "", "password": "x"}
+    assert client.put("/api/users/" + "%C3%A9" * 127, json=body).status_code == 201
+    answer = client.put("/api/users/" + "%C3%A9" * 128, json=body)
+    assert answer.status_code == 400 and answer.json()["reason"] == "a user's name has at most 255 bytes"
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
