@@ -196,6 +196,10 @@ class KeptCalls(msgspec.Struct, array_like=True):
         """How many calls this member, which has dealt with all up to ``tnx_id``, is to run yet."""
         return sum(1 for _ in self._due(member, tnx_id))
 
+    def due(self, member: str, tnx_id: int) -> list[int]:
+        """The numbers of those, in order."""
+        return [each.tnx_id for each in self._due(member, tnx_id)]
+
     def covered(self, member: str, cursor: CallMark) -> CallMark:
         """Up to where this member, whose cursor is there, has nothing to run."""
         following = self.next_for(member, cursor.tnx_id)

@@ -53,6 +53,13 @@ class CallCursors:
             return False
         return told.cursor.tnx_id >= tnx_id and is_applied_here(self._replica, told.cursor.position) is True
 
+    def at(self, member: str) -> int:
+        """Up to which call this member has dealt with all; 0 where it has not told it of the present stream."""
+        told = next((told for each, told in self.reports.items() if str(each) == member), None)
+        if told is None or not is_applied_here(self._replica, told.cursor.position):
+            return 0
+        return told.cursor.tnx_id
+
     def stands(self, message: CallAsk) -> CallStanding:
         """Those who ask say what the record says: it may be remembered no more here."""
         has = [each for each in sorted(self.reports) if self.has(each, message.tnx_id)]

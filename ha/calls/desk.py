@@ -36,7 +36,6 @@ from txobserver.calls import (
     CONTROLS,
     FAST_FORWARD,
     RESET,
-    SKIP,
     CallControl,
     CallRecord,
     call_step,
@@ -202,23 +201,33 @@ class TicketDesk:
         self._reply(peer, SettleUpTo(self._generation, message.id, self._replica.tail.sequence))
 
     def _control(self, peer: str, message: ControlAsk) -> None:
-        member, tnx_id = self._member_of(message.node), message.tnx_id
-        calls = self._replica.contents.calls
-        if not self._active or message.operation not in CONTROLS:
-            self._refuse(peer, message.id, NOT_ACTIVE)
-            return
+        member, tnx_id = self._member_of(message.node) or "", message.tnx_id
         if message.operation == RESET:
             member, tnx_id = "", 0
-        elif member is None:
-            self._refuse(peer, message.id, f"no node {message.node!r} takes part in calls")
+        refusal = NOT_ACTIVE if not self._active else self._no_control(message.operation, message.node, member, tnx_id)
+        if refusal is not None:
+            self._refuse(peer, message.id, refusal)
             return
-        elif message.operation == SKIP and all(each.tnx_id != tnx_id for each in calls.kept):
-            self._refuse(peer, message.id, f"no call {tnx_id} is remembered")
-            return
-        elif message.operation == FAST_FORWARD:
-            tnx_id = min(tnx_id, calls.last)
-        step = control_step(message.operation, CallControl(message.id, member or "", tnx_id))
+        step = control_step(message.operation, CallControl(message.id, member, tnx_id))
         self._append_step(step, lambda error: self._controlled(peer, message.id, error))
+
+    def _no_control(self, operation: str, node: str, member: str, tnx_id: int) -> str | None:
+        """Why this would be in vain, in one sentence. What a node has not told this primary, it may have to run."""
+        calls = self._replica.contents.calls
+        if operation == RESET:
+            return None
+        if operation not in CONTROLS:
+            return f"{operation!r} is no way to help a node on"
+        if not member:
+            return f"no node {node!r} takes part in calls"
+        due = calls.due(member, self.cursors.at(member))
+        if operation == FAST_FORWARD:
+            if tnx_id > calls.last:
+                return f"the last call is {calls.last}"
+            return None if due and due[0] <= tnx_id else f"{node} has no call up to {tnx_id} to run"
+        if calls.numbered(tnx_id) is None:
+            return f"no call {tnx_id} is remembered"
+        return None if tnx_id in due else f"{node} has run call {tnx_id}, or is to do without it already"
 
     def _controlled(self, peer: str, call_id: bytes, error: str | None) -> None:
         if error is None:

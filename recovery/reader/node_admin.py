@@ -24,21 +24,28 @@ class AdminError(Exception):
     """The node does not answer, or refuses; one sentence says why."""
 
 
+class AnswerLost(AdminError):
+    """The node may have been asked, and gave no answer: what it was to do may be done."""
+
+
 def ask(directory: Path, command: str, arguments: dict[str, Any] | None = None, timeout: float = 2.0) -> Any:
-    """The node's answer to a command. ``directory`` is the node's; ``timeout`` in seconds. Raises AdminError."""
+    """The node's answer to a command. ``directory`` is the node's; ``timeout`` in seconds.
+
+    Raises AdminError; AnswerLost where the node may have been asked.
+    """
     name = directory.name
     try:
         answer = _exchange(directory, command, arguments or {}, timeout)
     except (FileNotFoundError, ConnectionRefusedError):
         raise AdminError(f"{name} does not run") from None
     except TimeoutError:
-        raise AdminError(f"{name} does not answer within {timeout:g} s") from None
+        raise AnswerLost(f"{name} does not answer within {timeout:g} s") from None
     except RecursionError:
-        raise AdminError(f"{name} gave an answer that is nested too deep") from None
+        raise AnswerLost(f"{name} gave an answer that is nested too deep") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise AdminError(f"{name} does not answer: {error}") from error
+        raise AnswerLost(f"{name} does not answer: {error}") from error
     if not isinstance(answer, dict) or "ok" not in answer:
-        raise AdminError(f"{name} gave no answer")
+        raise AnswerLost(f"{name} gave no answer")
     if not answer["ok"]:
         raise AdminError(str(answer.get("error")))
     return answer.get("result")

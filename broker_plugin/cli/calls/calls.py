@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,8 @@ import typer
 from broker_plugin.cli.asking import BadArgument, Json, OptionalDir, best_node, node_entry, nodes_shown
 from broker_plugin.cli.layout import NodeEntry
 from broker_plugin.cli.terminal import say
-from recovery.reader.node_admin import AdminError, ask
+from recovery.reader.node_admin import AdminError, AnswerLost, ask
+from txobserver.calls import ID_BYTES
 
 app = typer.Typer(
     help="Change what surrounds all nodes, in one order, and see which of them have it.", no_args_is_help=True
@@ -38,7 +40,7 @@ def status(dir: OptionalDir = None, node: Ask = None, config: Config = None, as_
         typer.echo(json.dumps(found, indent=2))
     else:
         status_tables(found)
-    if found["nodes"] is None or any(each["counts"] and each["behind"] != 0 for each in _reporting(found)):
+    if found["nodes"] is None or any(each["behind"] != 0 for each in _reporting(found)):
         raise SystemExit(1)
 
 
@@ -132,7 +134,11 @@ def call(
         "succeed_num": _succeed_num(succeed_num),
         "timeout": timeout,
     }
-    answer = _asked(dir, node, config, "calls.call", asked, timeout + SECONDS)
+    directory, call_id = _entry(dir, node, config).directory, secrets.token_hex(ID_BYTES)
+    try:
+        answer = ask(directory, "calls.call", {**asked, "id": call_id}, timeout + SECONDS)
+    except AnswerLost as error:
+        answer = {"id": call_id, "result": "unknown", "reason": str(error)}
     status = {"done": 0, "not made": NOT_MADE, "lagging": LAGGING}.get(answer["result"], UNKNOWN)
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
@@ -161,7 +167,8 @@ def _sentence(answer: dict[str, Any]) -> str:
             if not nodes:
                 return f"txha: call {answer['tnx_id']} is recorded, and fewer nodes are attached than were to run it"
             return f"txha: call {answer['tnx_id']} is recorded, and has not been run by {nodes}"
-    return f"txha: what became of the call is not known: ask again with `txha calls inspect {answer['id']}`"
+    why = f" ({answer['reason']})" if "reason" in answer else ""
+    return f"txha: what became of the call is not known{why}: ask again with `txha calls inspect {answer['id']}`"
 
 
 @app.command()

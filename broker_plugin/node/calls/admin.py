@@ -162,10 +162,12 @@ class CallsAdmin:
         node, tnx_id = arguments.get("node", ""), arguments.get("tnx_id", 0)
         if operation is None or not isinstance(node, str) or not isinstance(tnx_id, int) or tnx_id < 0:
             raise CommandRefused("it wants operation (skip, fast-forward, reset), node and tnx_id")
-        await self._ask_control(operation, node, tnx_id)
+        if (refused := await self._ask_control(operation, node, tnx_id)) is not None:
+            raise CommandRefused(refused)
         return {"operation": arguments["operation"], "node": node, "tnx_id": tnx_id}
 
-    async def _ask_control(self, operation: str, node: str, tnx_id: int) -> None:
+    async def _ask_control(self, operation: str, node: str, tnx_id: int) -> str | None:
+        """None when it has passed the commit point, or why it is not made."""
         core = self._core
         tell(log, logging.WARNING, OperatorControls(operation.removeprefix("call."), node, tnx_id))
 
@@ -173,9 +175,7 @@ class CallsAdmin:
             asked = ControlAsk(core.generation, _new_id(), operation, node, tnx_id)
             core.calls.control(asked, core.now + CONTROL_SECONDS, done)
 
-        refused = await self._answer(ask)
-        if refused is not None:
-            raise CommandRefused(refused)
+        return await self._answer(ask)
 
     async def _fix(self, arguments: dict[str, Any]) -> Any:
         """Let a node skip the calls that fail there and that later ones of the same name have taken the place of."""
@@ -188,8 +188,11 @@ class CallsAdmin:
             if row.failing not in skipped:
                 if not self._superseded(row.failing):
                     return {"node": node, "skipped": skipped, "failing": row.failing, "reason": row.reason}
-                await self._ask_control(SKIP, node, row.failing)
-                skipped.append(row.failing)
+                refused = await self._ask_control(SKIP, node, row.failing)
+                if refused is None:
+                    skipped.append(row.failing)
+                elif (await self._row_of(node)).failing == row.failing:
+                    raise CommandRefused(refused)
             if asyncio.get_running_loop().time() >= deadline:
                 raise CommandRefused(f"{node} has not gone on within {CONTROL_SECONDS:g} s; see `txha calls status`")
             await asyncio.sleep(GLANCE)

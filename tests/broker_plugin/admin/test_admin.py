@@ -16,7 +16,7 @@ import pytest
 from broker_plugin.admin import server as server_module
 from broker_plugin.admin.server import MAX_LINE, AdminServer, CommandRefused
 from broker_plugin.guard import Guard
-from recovery.reader.node_admin import AdminError, ask
+from recovery.reader.node_admin import AdminError, AnswerLost, ask
 from tests.support.guards import strict_guard
 
 
@@ -128,7 +128,7 @@ def test_a_node_that_does_not_run(tmp_path: Path) -> None:
 def test_a_node_that_hangs(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         _points_to(tmp_path, silent.getsockname()[1])
-        with pytest.raises(AdminError, match=r"does not answer within 0\.05 s"):
+        with pytest.raises(AnswerLost, match=r"does not answer within 0\.05 s"):
             ask(tmp_path, "status", timeout=0.05)
 
 

@@ -104,7 +104,7 @@ def test_skip_and_fast_forward_and_reset() -> None:
     assert "no call 77" in str(cluster.answers[91])
     cluster.control(cluster.primary, 92, SKIP, failing.name, 1)
     cluster.run(lambda: failing.core.calls.runner.cursor.tnx_id == 1)
-    cluster.control(failing, 93, FAST_FORWARD, failing.name, 99)
+    cluster.control(failing, 93, FAST_FORWARD, failing.name, 3)
     assert cluster.answers[93] is None
     cluster.run(lambda: failing.core.calls.runner.cursor.tnx_id == 3)
     cluster.call(other, 4, "l4", need=2)
@@ -118,6 +118,38 @@ def test_skip_and_fast_forward_and_reset() -> None:
     cluster.call(failing, 5, "l5")
     assert cluster.answered(5) == CallDone(8) and cluster.levels() == ["l5"] * 3
     cluster.check_agreement()
+
+
+def test_a_node_is_not_helped_over_what_it_has_run() -> None:
+    """An operator who mistakes a number or a node is told so, and nothing is recorded."""
+    cluster = started()
+    failing, other = cluster.backups()
+    fails_on(cluster, failing.name, 2, 3)
+    for number in (1, 2, 3):
+        cluster.call(other, number, f"l{number}", need=2)
+        assert cluster.answered(number) == CallDone(number)
+    cursors = cluster.primary.core.leading.desk.cursors
+    cluster.run(lambda: cursors.has(other.member, 3) and cursors.has(failing.member, 1))
+    in_vain = [
+        (SKIP, failing, 1, "has run call 1, or is to do without it already"),
+        (SKIP, other, 2, "has run call 2, or is to do without it already"),
+        (SKIP, other, 4, "no call 4 is remembered"),
+        (FAST_FORWARD, failing, 1, "has no call up to 1 to run"),
+        (FAST_FORWARD, other, 3, "has no call up to 3 to run"),
+        (FAST_FORWARD, failing, 4, "the last call is 3"),
+    ]
+    events = cluster.primary.core.replica.contents.calls.events
+    for number, (operation, node, tnx_id, said) in enumerate(in_vain, 90):
+        cluster.control(other, number, operation, node.name, tnx_id)
+        assert said in str(cluster.answers[number])
+    assert cluster.primary.core.replica.contents.calls.events == events
+    cluster.control(other, 80, SKIP, failing.name, 3)
+    cluster.control(other, 81, SKIP, failing.name, 3)
+    assert cluster.answers[80] is None and "to do without it already" in str(cluster.answers[81])
+    cluster.control(other, 82, FAST_FORWARD, failing.name, 2)
+    cluster.control(other, 83, FAST_FORWARD, failing.name, 2)
+    assert cluster.answers[82] is None and "has no call up to 2" in str(cluster.answers[83])
+    cluster.run(lambda: all(node.core.calls.runner.at_head() for node in cluster.nodes.values()))
 
 
 def test_the_primary_appends_nothing_without_a_ticket() -> None:

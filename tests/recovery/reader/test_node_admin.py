@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recovery.reader import node_admin
-from recovery.reader.node_admin import AdminError, ask
+from recovery.reader.node_admin import AnswerLost, ask
 
 
 class Stranger(threading.Thread):
@@ -45,7 +45,7 @@ def node_directory(tmp_path: Path) -> Iterator[Path]:
 def test_an_answer_that_comes_octet_by_octet_is_not_waited_for(directory: Path) -> None:
     stranger = Stranger(directory, b"x", 0.05)
     stranger.start()
-    with pytest.raises(AdminError, match=r"node-1 does not answer within 0\.5 s"):
+    with pytest.raises(AnswerLost, match=r"node-1 does not answer within 0\.5 s"):
         ask(directory, "status", timeout=0.5)
     stranger.ended.set()
 
@@ -55,6 +55,15 @@ def test_an_answer_without_end_is_not_kept(directory: Path, monkeypatch: pytest.
     monkeypatch.setattr(node_admin, "MAX_ANSWER", 1 << 20)
     stranger = Stranger(directory, b"x" * 65536, 0.0)
     stranger.start()
-    with pytest.raises(AdminError, match="node-1 does not answer: its answer is longer than 1048576 bytes"):
+    with pytest.raises(AnswerLost, match="node-1 does not answer: its answer is longer than 1048576 bytes"):
         ask(directory, "status", timeout=30)
     stranger.ended.set()
+
+
+@pytest.mark.timeout(60)
+def test_a_node_that_goes_before_it_answers_may_have_done_what_it_was_asked(directory: Path) -> None:
+    stranger = Stranger(directory, b"", 0.0)
+    stranger.ended.set()
+    stranger.start()
+    with pytest.raises(AnswerLost, match="node-1 (gave no answer|does not answer)"):
+        ask(directory, "status", timeout=30)

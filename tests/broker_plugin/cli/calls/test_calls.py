@@ -15,7 +15,8 @@ from broker_plugin.cli.calls import calls
 from broker_plugin.cli.commands import app
 from broker_plugin.cli.layout import NodeEntry
 from broker_plugin.cli.tables import calls_line, status_table
-from recovery.reader.node_admin import AdminError
+from recovery.reader.node_admin import AdminError, AnswerLost
+from txobserver.calls import ID_BYTES
 
 ROW = {
     "tnx_id": 4,
@@ -96,7 +97,7 @@ def test_status_shows_nodes_calls_and_reasons(asked: list[Asked]) -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "kept", "status"),
-    [(NODES[1:], [ROW], 0), (NODES, [ROW], 1), (None, [ROW], 1), ([{**NODES[0], "counts": False}], [ROW], 0)],
+    [(NODES[1:], [ROW], 0), (NODES, [ROW], 1), (None, [ROW], 1), ([{**NODES[0], "counts": False}], [ROW], 1)],
 )
 def test_its_exit_status_says_whether_a_node_lags(asked: list[Asked], nodes: Any, kept: Any, status: int) -> None:
     ANSWERS["calls.status"] = {**STATUS, "nodes": nodes, "calls": kept}
@@ -135,6 +136,7 @@ def test_a_call_and_what_became_of_it(asked: list[Asked], answer: Any, status: i
     ANSWERS["calls.call"] = answer
     found = txha("call", "hook", "name=rotate", "arg=a=b", "arg=", "--succeed-num", "2", "--timeout", "7")
     assert (found.exit_code, asked[0][1]) == (status, "calls.call") and said in found.output
+    ids = {asked[0][2].pop("id")}
     assert asked[0][2] == {
         "operation": "hook",
         "arguments": {"name": ["rotate"], "arg": ["a=b", ""]},
@@ -144,6 +146,24 @@ def test_a_call_and_what_became_of_it(asked: list[Asked], answer: Any, status: i
     found = txha("call", "hook", "--json")
     assert (found.exit_code, json.loads(found.output)) == (status, answer)
     assert asked[1][2]["succeed_num"] == "all" and asked[1][2]["timeout"] == 10.0
+    ids.add(asked[1][2]["id"])
+    assert len(ids) == 2 and {len(bytes.fromhex(each)) for each in ids} == {ID_BYTES}, "each call has one of its own"
+
+
+def test_a_call_whose_answer_is_lost_may_have_been_made(asked: list[Asked]) -> None:
+    """Its node was killed in the middle: who asked has the id, and can ask again."""
+    ANSWERS["calls.call"] = AnswerLost("node-2 gave no answer")
+    found = txha("call", "hook", "name=rotate")
+    id_ = asked[0][2]["id"]
+    assert found.exit_code == 4, "1 would say that no node holds anything of it"
+    assert f"is not known (node-2 gave no answer): ask again with `txha calls inspect {id_}`" in " ".join(
+        found.output.split()
+    )
+    found = txha("call", "hook", "name=rotate", "--json")
+    lost = {"id": asked[1][2]["id"], "result": "unknown", "reason": "node-2 gave no answer"}
+    assert (found.exit_code, json.loads(found.output)) == (4, lost)
+    ANSWERS["calls.call"] = AdminError("node-2 does not run")
+    assert isinstance(txha("call", "hook").exception, AdminError)
 
 
 @pytest.mark.parametrize(
