@@ -36,7 +36,7 @@ from broker_plugin.cli.pipeline.audit import audit
 from broker_plugin.cli.pipeline.spark_package import spark_package
 from broker_plugin.cli.recovery.rebuild import rebuild
 from broker_plugin.cli.recovery.recover import recover
-from broker_plugin.cli.terminal import say
+from broker_plugin.cli.terminal import say, whole_output
 from broker_plugin.cli.transactions import dtx
 from broker_plugin.compiled import SWITCH, running
 from broker_plugin.node.config import ConfigError, check_places, load_config
@@ -245,7 +245,8 @@ def command_line() -> None:
 
     try:
         _check_core(os.environ.get(SWITCH, ""))
-        app()
+        with whole_output():
+            app()
     except (BadArgument, ConfigError, ClusterError, PipelineError, StoreError) as error:
         say(f"txha: {error}", beside=True)
         raise SystemExit(2) from None

@@ -1,15 +1,20 @@
-"""What a command shows: names are no markup, no line end, no sequence for the terminal."""
+"""What a command shows: names are no markup, no line end, no sequence for the terminal; and output that has no room."""
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import pytest
 from rich.table import Table
 
 from broker_plugin.cli import tables
-from broker_plugin.cli.terminal import PlainConsole, say
+from broker_plugin.cli.terminal import PlainConsole, say, whole_output
 
 HOSTILE = "\x1b]0;pwned\x07[bold]$\\frac{$ :smile:\nforged\u202e"
 SHOWN = r"\x1b]0;pwned\x07[bold]$\frac{$ :smile:\nforged\u202e"
@@ -71,3 +76,33 @@ def test_many_queues_with_arguments_without_effect_do_not_fill_the_terminal(caps
     out = capsys.readouterr().out
     assert "queue 'q019' was declared with x-expires, x-message-ttl, which has no effect here" in out
     assert "q020" not in out and "and 80 more queues; --json tells all" in out
+
+
+def told(output: IO[bytes] | int, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """A command in a process of its own, whose standard output is this file."""
+    command = [sys.executable, "-m", "broker_plugin.cli.main", *words]
+    return subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=False, timeout=60)
+
+
+def test_output_for_which_there_is_no_room_is_told_in_one_sentence() -> None:
+    with Path("/dev/full").open("wb") as full:
+        found = told(full, "limits", "--help")
+    assert (found.returncode, found.stderr) == (
+        1,
+        b"txha: the output cannot be written: No space left on device\n",
+    )
+
+
+def test_who_closes_the_pipe_has_read_what_he_wanted() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = told(writing, "limits", "--help")
+    os.close(writing)
+    assert (found.returncode, found.stderr) == (1, b"")
+
+
+def test_an_error_of_another_file_is_not_one_of_the_output() -> None:
+    with pytest.raises(OSError, match="No space"), whole_output():
+        raise OSError(errno.ENOSPC, "No space left on device", "/a/file")
+    with pytest.raises(ConnectionRefusedError), whole_output():
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")

@@ -65,5 +65,5 @@ def test_a_node_that_goes_before_it_answers_may_have_done_what_it_was_asked(dire
     stranger = Stranger(directory, b"", 0.0)
     stranger.ended.set()
     stranger.start()
-    with pytest.raises(AnswerLost, match="node-1 (gave no answer|does not answer)"):
+    with pytest.raises(AnswerLost, match=r"node-1 (gave no answer|does not answer)"):
         ask(directory, "status", timeout=30)
