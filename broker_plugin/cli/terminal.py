@@ -15,7 +15,6 @@ from rich.text import Text
 
 from txobserver.printable import printable
 
-
 OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EIO, errno.EPIPE, errno.EFBIG, errno.EDQUOT})
 """What writing to a file without a name ends with: no room, a device that fails, a reader that has gone"""
 
