@@ -15,6 +15,7 @@ from broker_plugin.node.audited_changes import AuditedChanges, text_in
 from txobserver.refusal import Refusal
 from txobserver.rules import (
     ALTERNATE_EXCHANGE,
+    LARGEST_LIMIT,
     OF_USERS,
     VALUE_OF,
     VHOST,
@@ -97,8 +98,8 @@ def _value(kind: str, arguments: dict[str, Any]) -> Value:
         return _policy(arguments)
     if VALUE_OF[kind] is Limit:
         most = arguments.get("most")
-        if type(most) is not int:
-            raise CommandRefused("a limit is a whole number, -1 for none")
+        if type(most) is not int or not -1 <= most <= LARGEST_LIMIT:
+            raise CommandRefused(f"a limit is a whole number from 0 to {LARGEST_LIMIT}, or -1 for none")
         return Limit(most)
     write, read = _pattern(arguments, "write"), _pattern(arguments, "read")
     if VALUE_OF[kind] is TopicPermission:

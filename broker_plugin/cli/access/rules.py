@@ -10,6 +10,8 @@ import typer
 
 from broker_plugin.cli.access.cluster_asked import ask_cluster
 from broker_plugin.cli.terminal import say
+from recovery.reader.node_admin import AdminError
+from txobserver.rules import VHOST
 
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
 OnlyUser = Annotated[str | None, typer.Option("--user", help="Only those of this user.")]
@@ -21,9 +23,25 @@ PATTERN = "a regular expression, looked for anywhere in the name; an empty one f
 def listed(
     dir: Path | None, config: Path | None, kinds: list[str], user: str | None, vhost: str | None
 ) -> list[dict[str, Any]]:
-    """The rules of these kinds, of one user and in one virtual host if that is said. Raises AdminError."""
+    """The rules of these kinds, of one user and in one virtual host if that is said. Raises AdminError, also where
+    there is no such user or virtual host."""
     _, rows = ask_cluster(dir, config, "rules.list", {"kinds": kinds})
-    return [row for row in rows if user in (None, row["name"]) and vhost in (None, row["vhost"])]
+    found = [row for row in rows if user in (None, row["name"]) and vhost in (None, row["vhost"])]
+    if not found:
+        _check_there(dir, config, user, vhost)
+    return found
+
+
+def _check_there(dir: Path | None, config: Path | None, user: str | None, vhost: str | None) -> None:
+    """Nothing is listed of what is mistyped. Raises AdminError."""
+    if vhost is not None:
+        _, vhosts = ask_cluster(dir, config, "rules.list", {"kinds": [VHOST]})
+        if all(row["name"] != vhost for row in vhosts):
+            raise AdminError(f"there is no virtual host {vhost!r}; see `txha vhosts list`")
+    if user is not None:
+        _, users = ask_cluster(dir, config, "users.list", {})
+        if all(row["name"] != user for row in users):
+            raise AdminError(f"there is no user {user!r}; see `txha users list`")
 
 
 def changed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import UnionType
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -36,13 +36,12 @@ def asked_call(registry: ActionRegistry, operation: str, given: Mapping[str, lis
     name = _one(NAME, texts.pop(NAME, [""]))
     fields = {field.encode_name: field.type for field in msgspec.structs.fields(action.arguments)}
     for unknown in texts.keys() - fields.keys():
-        takes = ", ".join(fields) or "none"
-        raise BadCall(f"{operation!r} takes no argument {unknown!r}; it takes {takes}")
+        raise BadCall(f"{operation!r} takes no argument {unknown!r}; it takes {_taken(fields)}")
     values = {key: each if _is_list(fields[key]) else _one(key, each) for key, each in texts.items()}
     try:
         arguments = msgspec.msgpack.encode(msgspec.convert(values, action.arguments, strict=False))
     except msgspec.ValidationError as error:
-        raise BadCall(f"the arguments of {operation!r} cannot be: {error}") from None
+        raise BadCall(f"{operation!r} takes {_taken(fields)}: {error}") from None
     refusal = registry.refusal(operation, action.version, arguments, name)
     if refusal is not None:
         raise BadCall(refusal)
@@ -53,6 +52,19 @@ def _one(key: str, values: list[str]) -> str:
     if len(values) != 1:
         raise BadCall(f"{key!r} is given {len(values)} times, and has one value")
     return values[0]
+
+
+def _taken(fields: Mapping[str, Any]) -> str:
+    """The arguments, with the values that each may have where they are few."""
+    return ", ".join(name + _values(kind) for name, kind in fields.items()) or "no argument"
+
+
+def _values(kind: Any) -> str:
+    if kind is bool:
+        return " (true or false)"
+    if get_origin(kind) is Literal:
+        return f" ({' or '.join(get_args(kind))})"
+    return " (as often as you like)" if _is_list(kind) else ""
 
 
 def _is_list(kind: Any) -> bool:

@@ -208,3 +208,13 @@ def test_a_policy_is_set_listed_and_cleared(node: Node) -> None:
     for wrong in ("{", "[]", "x"):
         with pytest.raises(BadArgument, match="a definition is an object of JSON"):
             run(policies.app, "set", "p", "^e", wrong)
+
+
+@pytest.mark.parametrize("app", [permissions.app, permissions.topics, limits.app])
+def test_nothing_is_listed_of_what_is_mistyped(app: Any, node: Node) -> None:
+    node.answer = [{"kind": "vhost", "vhost": "v", "name": "v", "scope": ""}, {"kind": "", "name": "u"}]
+    with pytest.raises(AdminError, match="there is no virtual host 'w'; see `txha vhosts list`"):
+        run(app, "list", "--vhost", "w")
+    with pytest.raises(AdminError, match="there is no user 'x'; see `txha users list`"):
+        run(app, "list", "--user", "x")
+    assert run(app, "list", "--vhost", "v")[0] == run(app, "list", "--user", "u")[0] == 0, "they may do nothing"

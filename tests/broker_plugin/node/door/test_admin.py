@@ -197,9 +197,10 @@ async def test_a_rule_says_whose_change_it_is(node: Node) -> None:
         (PERMISSION | {"scope": "x"}, "a permission of 'x'"),
         (PERMISSION | {"vhost": 1}, "^vhost and scope are texts$"),
         (PERMISSION | {"kind": "x"}, "^a kind is one of permission, .*, vhost, policy$"),
-        (LIMIT | {"most": "3"}, "^a limit is a whole number, -1 for none$"),
-        (LIMIT | {"most": True}, "^a limit is a whole number, -1 for none$"),
-        (LIMIT | {"most": -2}, "a limit of -2"),
+        (LIMIT | {"most": "3"}, "^a limit is a whole number from 0 to 2147483647, or -1 for none$"),
+        (LIMIT | {"most": True}, "^a limit is a whole number from 0 to 2147483647, or -1 for none$"),
+        (LIMIT | {"most": -2}, "^a limit is a whole number from 0"),
+        (LIMIT | {"most": 2**31}, "^a limit is a whole number from 0"),
         (LIMIT | {"scope": "x"}, "there is no limit 'x'"),
     ],
 )
