@@ -5,6 +5,7 @@ Source: RabbitMQ's ``rabbit_definitions``, and files that both versions have wri
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -199,9 +200,20 @@ class Document(DocumentEntry):
 def read_document(text: str | bytes) -> Document:
     """The file. Raises MalformedDocument."""
     try:
-        return Document.model_validate_json(text)
+        document = Document.model_validate_json(text)
     except ValidationError as error:
         raise MalformedDocument(_told(error)) from None
+    json.loads(text, object_pairs_hook=_check_keys)
+    return document
+
+
+def _check_keys(pairs: list[tuple[str, Any]]) -> None:
+    """Of two values under one key the first would be lost. Raises MalformedDocument."""
+    keys = set[str]()
+    for key, _ in pairs:
+        if key in keys:
+            raise MalformedDocument(f"the key {key!r} stands twice in one object")
+        keys.add(key)
 
 
 def _told(error: ValidationError) -> str:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from txobserver.configuration import UnknownStep, check_step
+from txobserver.configuration import BIND, UnknownStep, check_step
 from txobserver.events import Configure
+from txobserver.rules import RULES, place_of
 from txobserver.vhosts import DEFAULT_VHOST
 
 
@@ -25,7 +26,7 @@ class ImportFound:
         self.steps: list[Configure] = []
         self.left_out: list[LeftOut] = []
         self.counts: Counter[str] = Counter()
-        self._said: set[tuple[str, str, bytes]] = set()
+        self._said: dict[tuple[str | bytes, ...], bytes] = {}
 
     def take(self, section: str, entry: str, make: Callable[[], Configure]) -> bool:
         """A step of the import, once however often it is said; False if it cannot be, and its entry is left out."""
@@ -38,11 +39,15 @@ class ImportFound:
         except UnknownStep as error:
             self.leave_out(entry, str(error).partition("arguments: ")[2] or str(error))
             return False
-        said = step.operation, step.name, step.arguments
-        if said not in self._said:
-            self._said.add(said)
+        place = _place(step)
+        before = self._said.get(place)
+        if before is None:
+            self._said[place] = step.arguments
             self.steps.append(step)
             self.counts[section] += 1
+        elif before != step.arguments:
+            self.leave_out(entry, "it stands in the file before, with other values")
+            return False
         return True
 
     def there_already(self, section: str) -> None:
@@ -52,6 +57,13 @@ class ImportFound:
     def leave_out(self, entry: str, why: str) -> None:
         """An entry that cannot be honoured."""
         self.left_out.append(LeftOut(entry, why))
+
+
+def _place(step: Configure) -> tuple[str | bytes, ...]:
+    """What a step is about: two of one place would have the second undo the first."""
+    if step.operation in RULES:
+        return step.operation, place_of(step)
+    return (step.operation, step.name, step.arguments) if step.operation == BIND else (step.operation, step.name)
 
 
 def titled(kind: str, name: str, vhost: str = DEFAULT_VHOST) -> str:

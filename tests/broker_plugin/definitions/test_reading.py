@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from base64 import b64decode
 from typing import Any
@@ -282,7 +283,34 @@ def test_a_password_in_clear_is_hashed_where_the_file_is_read(held: Held) -> Non
     assert all(b"correct horse" not in step.arguments for step in found.steps)
 
 
+def test_what_stands_twice_with_other_values_is_told(held: Held) -> None:
+    """Of the two one would be lost, and who wrote the file knows which he wanted."""
+    user = {"name": "u", "password_hash": base64.b64encode(bytes(36)).decode(), "tags": "a"}
+    right = {"vhost": "/", "user": "u", "configure": "", "write": "", "read": ""}
+    queue, binding = {"vhost": "/", "name": "q"}, {"vhost": "/", "source": "e", "destination": "q"}
+    exchange = {"vhost": "/", "name": "e", "type": "direct"}
+    of_queue = {**binding, "destination_type": "queue"}
+    file = {
+        "users": [user, user | {"tags": "administrator"}, user],
+        "permissions": [right, right, right | {"read": ".*"}, right | {"user": "u", "write": ".*"}],
+        "queues": [queue],
+        "exchanges": [exchange, exchange | {"type": "topic"}],
+        "bindings": [of_queue, of_queue | {"routing_key": "k"}, of_queue],
+    }
+    found = held.read(json.dumps(file))
+    before, twice = "it stands in the file before, with other values", "twice in the file, and declared otherwise"
+    assert [each.entry for each in found.left_out if each.why == before] == ["user 'u'", *["permission of 'u'"] * 2]
+    assert [each.entry for each in found.left_out if twice in each.why] == ["exchange 'e'"]
+    assert found.counts == {"users": 1, "permissions": 1, "queues": 1, "exchanges": 1, "bindings": 2}
+
+
 NO_FILES = {
+    "a key that stands twice": ('{"users": [], "queues": [], "users": []}', None, "the key 'users' stands twice"),
+    "a key that stands twice in an entry": (
+        '{"queues": [{"vhost": "/", "name": "q", "arguments": {"x": 1, "x": 2}}]}',
+        None,
+        "the key 'x' stands twice",
+    ),
     "no JSON": ("{", None, "invalid json"),
     "a list": ("[]", None, "object"),
     "an unknown section": ('{"shovels": []}', None, "shovels: there is no such key"),
