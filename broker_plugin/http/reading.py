@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,6 +16,11 @@ from broker_plugin.http.errors import HttpError, bad_request
 
 MOST_BODY = 256 << 10
 """Bytes of a body; a longer one is not read to its end. The administration takes a line of a megabyte."""
+
+MOST_THROWN_AWAY = 64 << 20
+"""Bytes of a body that is too long, so that its sender comes to read the answer"""
+SECONDS_THROWN_AWAY = 5.0
+"""For which that may take"""
 
 
 class RawPaths:
@@ -51,19 +59,32 @@ async def read_object(request: Request, may_be_empty: bool = False) -> dict[str,
 
 
 async def read_body(request: Request, most: int) -> bytes:
-    """The body, as it came. Raises HttpError for one with more bytes than ``most``."""
+    """The body, as it came. Raises HttpError for one with more bytes than ``most``, once the client may read that."""
     said = request.headers.get("content-length", "")
-    if said.isascii() and said.isdigit() and int(said[:20]) > most:
+    announced = int(said[:20]) if said.isascii() and said.isdigit() else 0
+    if announced > most and (announced > MOST_THROWN_AWAY or "expect" in request.headers):
         raise _too_large(most)
-    body = bytearray()
+    body, pieces = bytearray(), request.stream()
     try:
-        async for piece in request.stream():
+        async for piece in pieces:
             body += piece
             if len(body) > most:
+                await _throw_away(pieces)
                 raise _too_large(most)
     except ClientDisconnect:
         raise bad_request("the body did not come whole") from None
     return bytes(body)
+
+
+async def _throw_away(pieces: AsyncIterator[bytes]) -> None:
+    """What comes still: who is in the middle of sending reads no answer, and one that is closed to is reset."""
+    come = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SECONDS_THROWN_AWAY):
+            async for piece in pieces:
+                come += len(piece)
+                if come > MOST_THROWN_AWAY:
+                    return
 
 
 def _too_large(most: int) -> HttpError:

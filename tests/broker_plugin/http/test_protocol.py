@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker_plugin.http import protocol as protocol_module
+from broker_plugin.http import reading
 from broker_plugin.http.app import operators_app
 from broker_plugin.http.main import DoorServer, listening, server_of
 from broker_plugin.http.protocol import MOST_HEADER
@@ -76,7 +77,8 @@ async def test_what_is_no_request_is_refused_and_the_next_one_answered(
         assert await answers(port)
 
 
-async def test_a_body_of_a_hundred_megabytes_is_refused_before_it_has_come() -> None:
+async def test_a_body_of_a_hundred_megabytes_is_refused_before_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SECONDS_THROWN_AWAY", 0.2)
     head = b"PUT /api/users/x HTTP/1.1\r\nhost: a\r\n" + LOGIN
     async with served() as (port, _):
         answer = await sent(port, head + b"content-length: 100000000\r\n\r\n")
@@ -85,6 +87,30 @@ async def test_a_body_of_a_hundred_megabytes_is_refused_before_it_has_come() -> 
         answer = await sent(port, head + b"transfer-encoding: chunked\r\n\r\n" + chunk * (2 * MOST_BODY >> 16))
         assert answer == b"" or answer.startswith(b"HTTP/1.1 413")
         assert await answers(port)
+
+
+@pytest.mark.parametrize("size", [MOST_BODY + 1, 20 << 20])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_who_sends_a_long_body_reads_that_it_is_too_long(
+    size: int, chunked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a reset, which tells nothing."""
+    monkeypatch.setattr(reading, "SECONDS_THROWN_AWAY", 60.0)
+    length = b"transfer-encoding: chunked\r\n\r\n%x\r\n" % size if chunked else b"content-length: %d\r\n\r\n" % size
+    head = b"PUT /api/users/x HTTP/1.1\r\nhost: a\r\n" + LOGIN + length
+    async with served() as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head + b"x" * size + (b"\r\n0\r\n\r\n" if chunked else b""))
+        await writer.drain()
+        assert (await asyncio.wait_for(reader.read(), 60)).startswith(b"HTTP/1.1 413")
+        writer.close()
+
+
+async def test_who_asks_first_sends_no_body_that_is_too_long() -> None:
+    head = b"PUT /api/users/x HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\n" + LOGIN
+    async with served() as (port, _):
+        answer = await sent(port, head + b"content-length: %d\r\n\r\n" % (MOST_BODY + 1))
+        assert answer.startswith(b"HTTP/1.1 413")
 
 
 @pytest.mark.parametrize(
