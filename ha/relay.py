@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ha.apply.replica import Replica
+from ha.calls.standing import is_applied_here
 from ha.effects import Effect, Send
-from ha.messages.steps import StepAsk, StepTold
+from ha.messages.steps import NOT_APPENDED, StepAsk, StepTold
 from txobserver.access import ACCESS
 from txobserver.events import Configure
+from txobserver.ids import Position
 from txobserver.ports.ledger import Done
 
 NO_PRIMARY = "this node knows no primary at the moment; ask again"
@@ -49,15 +51,18 @@ class StepRelay:
 
     def answered(self, message: StepTold) -> None:
         """The primary has answered."""
-        if message.number in self.waiting:
+        if message.applied == NOT_APPENDED:
+            self._end(message.number, message.error)
+        elif message.number in self.waiting:
             self._told[message.number] = message
 
     def settle(self) -> None:
-        """A turn ends: tell what the primary has answered, where it is applied here."""
-        if self._told and not self._replica.resyncing:
-            applied = self._replica.applied.sequence
-            for told in [each for each in self._told.values() if each.applied <= applied]:
-                self._end(told.number, told.error)
+        """A turn ends: tell what the primary has answered, where it is applied here; where it never will be, since the
+        stream was given up in which it stands, nothing is known of it (``given_up_after_it_was_told``)."""
+        for told in list(self._told.values()):
+            applied = is_applied_here(self._replica, told.applied)
+            if applied is not None:
+                self._end(told.number, told.error if applied else OUTCOME_UNKNOWN)
 
     def lost(self) -> None:
         """The attachment, or the role, has ended: no more answers come. Those that have come are told in their time."""
@@ -73,7 +78,7 @@ class StepRelay:
     def asked(self, peer: str, message: StepAsk, active: bool, append: Callable[[Configure, Done], None]) -> None:
         """Another node asks this one, the primary."""
 
-        def tell(error: str | None, applied: int = 0) -> None:
+        def tell(error: str | None, applied: Position = NOT_APPENDED) -> None:
             self._emit(Send(peer, StepTold(message.generation, message.number, error, applied)))
 
         if message.operation not in RELAYED:
@@ -82,7 +87,7 @@ class StepRelay:
             tell(NOT_ACTIVE)
         else:
             step = Configure(0, message.operation, message.name, message.arguments)
-            append(step, lambda error: tell(error, self._replica.applied.sequence))
+            append(step, lambda error: tell(error, self._replica.applied))
 
     def _begin(self, done: Done) -> int:
         self._last += 1

@@ -35,7 +35,7 @@ Report = Callable[[Callable[[], None]], None]
 
 
 class ClusterUsers:
-    """UserBook of a node: the users of the applied stream, or of the node's configuration while there are none."""
+    """NumberedBook of a node: the users of the applied stream, or of the node's configuration while there are none."""
 
     def __init__(self, access: Callable[[], Access], own: Mapping[str, str]) -> None:
         self._access = access
@@ -48,6 +48,14 @@ class ClusterUsers:
             return self._own.get(name)
         user = access.users.get(name)
         return None if user is None else user.hash
+
+    def number(self, name: str, /) -> int | None:
+        """Who has been deleted and is added anew under the name has another one."""
+        access = self._access()
+        if not access.events:
+            return 0 if name in self._own else None
+        user = access.users.get(name)
+        return None if user is None else user.number
 
 
 class UsersTakeOver:

@@ -118,8 +118,8 @@ def _vhost(arguments: dict[str, Any]) -> Vhost:
 def _policy(arguments: dict[str, Any]) -> Policy:
     """Raises CommandRefused."""
     priority, definition = arguments.get("priority", 0), arguments.get("definition")
-    if type(priority) is not int:
-        raise CommandRefused("a priority is a whole number")
+    if type(priority) is not int or not -LARGEST_LIMIT <= priority <= LARGEST_LIMIT:
+        raise CommandRefused(f"a priority is a whole number from {-LARGEST_LIMIT} to {LARGEST_LIMIT}")
     if not isinstance(definition, dict) or not definition:
         raise CommandRefused(f"a definition is an object with {ALTERNATE_EXCHANGE}")
     if unknown := sorted(definition.keys() - {ALTERNATE_EXCHANGE}):

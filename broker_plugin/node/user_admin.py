@@ -85,8 +85,12 @@ class UserAdmin:
         logins = self._changes.logins()
         credentials = Credentials(text_in(arguments, "name"), text_in(arguments, "password"))
         verdict: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        logins.verify(credentials, "", answering(verdict))
-        return {"name": credentials.user, "right": await asyncio.wait_for(verdict, DEADLINE_SECONDS)}
+        logins.verify(credentials, "", answering(verdict), lambda: not verdict.done())
+        try:
+            right = await asyncio.wait_for(verdict, DEADLINE_SECONDS)
+        except TimeoutError:
+            raise CommandRefused("passwords of many logins are being verified; try again") from None
+        return {"name": credentials.user, "right": right}
 
     # -- inside
 

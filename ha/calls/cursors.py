@@ -21,10 +21,12 @@ class CallCursors:
         self._replica = replica
         self._members = members
         self._asking: dict[tuple[str, bytes], CallAsk] = {}
+        self._gone: set[str] = set()
 
     def report(self, peer: str, message: CursorReport) -> None:
         """A node's store that was made anew is another member, and the one before it reports no more."""
         if message.member.node == peer:
+            self._gone.discard(peer)
             self.reports = {each: told for each, told in self.reports.items() if each.node != peer}
             self.reports[message.member] = message
 
@@ -43,7 +45,8 @@ class CallCursors:
         return [(peer, self.asked(peer, message)) for (peer, _), message in list(self._asking.items())]
 
     def forget(self, peer: str) -> None:
-        """The link to this node is gone: it asks again."""
+        """The link to this node is gone: it asks again, and what it has told may be so no more when it is back."""
+        self._gone.add(peer)
         self._asking = {key: asked for key, asked in self._asking.items() if key[0] != peer}
 
     def has(self, member: Member, tnx_id: int) -> bool:
@@ -54,9 +57,10 @@ class CallCursors:
         return told.cursor.tnx_id >= tnx_id and is_applied_here(self._replica, told.cursor.position) is True
 
     def at(self, member: str) -> int:
-        """Up to which call this member has dealt with all; 0 where it has not told it of the present stream."""
+        """Up to which call this member has dealt with all; 0 where it has not told it of the present stream since it
+        was linked last (``cursor_lost_while_away``)."""
         told = next((told for each, told in self.reports.items() if str(each) == member), None)
-        if told is None or not is_applied_here(self._replica, told.cursor.position):
+        if told is None or told.member.node in self._gone or not is_applied_here(self._replica, told.cursor.position):
             return 0
         return told.cursor.tnx_id
 

@@ -150,7 +150,8 @@ class NodeCalls:
             self._controlled(call_id, "no answer has come in time; see what became of it in the status of calls")
         for question in [each for each, (until, _) in self._questions.items() if standing.now >= until]:
             self._told(question, None)
-        if not self.hands.busy and not self.initiator.settle(standing) and not self.runner.step(standing.now):
+        busy = self.hands.busy or self.initiator.settle(standing)
+        if not busy and not self.runner.step(standing.now, standing.ready):
             self.initiator.go_on(standing)
         self._report(standing)
         self._answers.turn(standing)  # behind the report: what this node has just run counts in the answer

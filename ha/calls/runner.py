@@ -52,8 +52,11 @@ class CallRunner:
             return False
         return calls.next_for(self._member, cursor.tnx_id) is None and calls.covered(self._member, cursor) == cursor
 
-    def step(self, now: float) -> bool:
-        """Begin what is to be done next; False if there is nothing, or it is not time for it yet."""
+    def step(self, now: float, ready: bool) -> bool:
+        """Begin what is to be done next; False if there is nothing, or it is not time for it yet.
+
+        No action before the node is ``ready``: behind what it has of the stream may stand that it is to do without it
+        (``skipped_while_it_was_away``)."""
         calls, cursor = self.calls, self.cursor
         seen = self._clear
         if seen is not None and seen[0] is calls and seen[1:] == (calls.events, cursor.tnx_id):
@@ -74,11 +77,15 @@ class CallRunner:
             self.failing = None
             self._clear = calls, calls.events, cursor.tnx_id
             return False
-        elif now < self._retry_at and self.failing is not None and following.tnx_id == self.failing.tnx_id:
+        elif not ready or (self._waits_for(following) and now < self._retry_at):
             return False
         else:
             self._run(following)
         return True
+
+    def _waits_for(self, following: KeptCall) -> bool:
+        """Whether this is the call that has failed here."""
+        return self.failing is not None and following.tnx_id == self.failing.tnx_id
 
     def _run(self, call: KeptCall) -> None:
         record, applied = call.record, self._replica.applied

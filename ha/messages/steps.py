@@ -8,6 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from ha.messages.numbers import Number
+from txobserver.ids import Position
+
+NOT_APPENDED = Position(0, 0)
+"""Where a step stands that stands nowhere"""
 
 
 class StepAsk(msgspec.Struct, array_like=True, tag=51):
@@ -24,9 +28,9 @@ class StepAsk(msgspec.Struct, array_like=True, tag=51):
 class StepTold(msgspec.Struct, array_like=True, tag=52):
     """The step has passed the commit point and was carried out, or was not, for this reason.
 
-    ``applied``: what the primary has applied by then, the step as well; 0 where it was not appended."""
+    ``applied``: what the primary has applied by then, the step as well."""
 
     generation: Number
     number: Number
     error: str | None
-    applied: Number = 0
+    applied: Position = NOT_APPENDED

@@ -36,6 +36,7 @@ class LoggingIn(ClientConnection):
         self.state = CONNECTION_TABLE.start
         self.address = address
         self.user = ""
+        self._number: int | None = None
         self._logins = logins or Logins(settings.users)
         self._refused: LoginRefused | None = None
         self._refused_until = 0.0
@@ -65,7 +66,7 @@ class LoggingIn(ClientConnection):
                 self._tell_refused(verdict)
         else:
             self.held_back = False
-            self.user = verdict
+            self.user, self._number = verdict, self._logins.number(verdict)
             self.check_properties = PropertyCheck(verdict, self.broker.unsupported)
             self.passed_properties = self.check_properties.passed
             self._move("start-ok")
@@ -92,8 +93,10 @@ class LoggingIn(ClientConnection):
             self._go_on()
 
     def _check_user(self) -> None:
-        """320 for a user that was deleted while it was logging in."""
-        if not self._logins.knows(self.user):
+        """320 for a user that was deleted while it was logging in, also if another one has the name now
+        (``user_added_anew_before_the_connection_opens``)."""
+        number = self._logins.number(self.user)
+        if number is None or (self._number and number != self._number):
             raise user_deleted(self.user)
 
     def _update_secret(self, method: commands.Connection.UpdateSecret) -> None:

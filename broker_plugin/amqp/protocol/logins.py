@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pamqp.commands import Connection
 
@@ -45,6 +45,15 @@ class UserBook(Protocol):
 
     def get(self, name: str, /) -> str | None:
         """What is kept of this user's password (``passwords``), or the password; None if there is no such user."""
+        ...
+
+
+@runtime_checkable
+class NumberedBook(UserBook, Protocol):
+    """One that tells a user from another one who had the name before."""
+
+    def number(self, name: str, /) -> int | None:
+        """Of this user; 0 where none has one yet, None if there is no such user."""
         ...
 
 
@@ -176,9 +185,12 @@ class Logins:
 
         self._checks.check(kept, credentials, address, checked, wanted)
 
-    def knows(self, user: str) -> bool:
-        """Whether there is such a user (still)."""
-        return self._users.get(user) is not None
+    def number(self, user: str) -> int | None:
+        """Which user of this name there is: a number that no other one ever has, 0 where that is not known, None if
+        there is none."""
+        if isinstance(self._users, NumberedBook):
+            return self._users.number(user)
+        return None if self._users.get(user) is None else 0
 
     def check_secret(
         self,

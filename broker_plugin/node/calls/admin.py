@@ -160,7 +160,7 @@ class CallsAdmin:
     async def _control(self, arguments: dict[str, Any]) -> Any:
         operation = {"skip": SKIP, "fast-forward": FAST_FORWARD, "reset": RESET}.get(str(arguments.get("operation")))
         node, tnx_id = arguments.get("node", ""), arguments.get("tnx_id", 0)
-        if operation is None or not isinstance(node, str) or not isinstance(tnx_id, int) or tnx_id < 0:
+        if operation is None or not isinstance(node, str) or type(tnx_id) is not int or not 0 <= tnx_id < 1 << 63:
             raise CommandRefused("it wants operation (skip, fast-forward, reset), node and tnx_id")
         if (refused := await self._ask_control(operation, node, tnx_id)) is not None:
             raise CommandRefused(refused)

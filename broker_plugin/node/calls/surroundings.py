@@ -31,6 +31,9 @@ from txobserver.calls import LocalCalls
 log = logging.getLogger("txha.calls")
 CALLS_FILE = "calls.json"
 ACTIONS_FILE = "actions.json"
+NOTHING_IN_FORCE = b""
+"""What was before the first call of a name: the node's own file counts. An aborted call leaves nothing that would
+overrule it (``aborted_call_overrules_the_nodes_file``)."""
 
 
 class InForce(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -145,10 +148,12 @@ class NodeSurroundings:
         self._begin(self._keep(effect))
 
     def _before(self, operation: str, name: str) -> bytes:
+        """Raises ActionFailed where that cannot be known."""
         found = self._in_force.get((operation, name))
         if found is not None:
             return found.arguments
-        return msgspec.msgpack.encode(self._actions[operation].initial(name))
+        self._actions[operation].initial(name)
+        return NOTHING_IN_FORCE
 
     # -- tasks
 
@@ -171,12 +176,15 @@ class NodeSurroundings:
     async def _failed_with(self, effect: RunAction) -> str | None:
         operation, name, version = effect.operation, effect.name, effect.version
         context = ActionContext(effect.call_id.hex(), effect.tnx_id, effect.undo)
+        action, nothing = self._actions[operation], effect.arguments == NOTHING_IN_FORCE
         try:
-            await self._actions[operation].run(name, _decoded(operation, version, effect.arguments), context)
+            wanted = action.initial(name) if nothing else _decoded(operation, version, effect.arguments)
+            await action.run(name, wanted, context)
         except ActionFailed as error:
             return str(error)
-        entry = InForce(operation, name, version, effect.arguments)
-        kept = {**self._in_force, (operation, name): entry}
+        kept = {**self._in_force, (operation, name): InForce(operation, name, version, effect.arguments)}
+        if nothing:
+            del kept[operation, name]
         try:
             await asyncio.to_thread(self._file.write, list(kept.values()))
         except OSError as error:

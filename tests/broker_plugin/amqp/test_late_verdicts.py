@@ -14,12 +14,22 @@ from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.sasl import Credentials
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.channels import expulsions
+from broker_plugin.node.cluster_users import ClusterUsers
 from tests.broker_plugin.amqp.peer import HEADER, Peer
 from tests.broker_plugin.amqp.raw_client import DEFAULT_PROPERTIES
 from tests.broker_plugin.embedded.harness import Harness
-from txobserver.access import delete_user_step
+from txobserver.access import (
+    Access,
+    User,
+    add_user_step,
+    delete_user_step,
+    found_users_step,
+    set_password_step,
+)
 from txobserver.configuration import Configured
+from txobserver.events import Configure
 from txobserver.refusal import Refusal
+from txobserver.rules import PERMISSION, Permission, Rule, set_rule_step
 
 
 class Later:
@@ -117,6 +127,39 @@ def test_user_deleted_before_the_connection_is_open() -> None:
     client.send(0, commands.Connection.TuneOk(2047, 4096, 0), commands.Connection.Open("/"))
     (closed,) = client.frames()
     assert "reply_code=320" in closed and "CONNECTION_FORCED - user 'app' is deleted" in closed
+
+
+def test_user_added_anew_before_the_connection_opens() -> None:
+    """An enemy found it: who knew the old password had the rights of the new user of that name."""
+    harness = Harness()
+
+    def do(step: Configure) -> None:
+        said: list[Configured | None] = []
+        harness.ledger.configure(step, said.append)
+        harness.settle()
+        assert said == [None]
+
+    def access() -> Access:
+        return harness.ledger.contents.access
+
+    do(found_users_step([User("root", "root")], ""))
+    do(add_user_step("app", "old"))
+    logins = Logins(ClusterUsers(access, {}))
+    for added_anew, opened in ((False, "OpenOk"), (True, "320")):
+        peer = Peer(harness)
+        peer.connection = Connection(harness.broker, AmqpSettings(), peer.wire, address="", logins=logins)
+        peer.connection.receive(HEADER)
+        peer.connection.take_output()
+        peer.send(0, commands.Connection.StartOk(DEFAULT_PROPERTIES, "PLAIN", "\0app\0old", "en_US"))
+        do(set_password_step("app", "new"))  # of the same user: it is let in, as with RabbitMQ
+        if added_anew:
+            do(delete_user_step("app"))
+            do(add_user_step("app", "new"))
+        do(set_rule_step(Rule(PERMISSION, "/", "app", "", Permission(".*", ".*", ".*"))))
+        do(set_password_step("app", "old"))
+        peer.frames()
+        peer.send(0, commands.Connection.TuneOk(2047, 4096, 0), commands.Connection.Open("/"))
+        assert opened in " ".join(peer.frames())
 
 
 def test_a_late_verdict_on_a_new_secret() -> None:

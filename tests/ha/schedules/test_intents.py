@@ -130,3 +130,21 @@ def test_each_new_reason_is_reported() -> None:
     for reason in ("no disk", "no memory"):
         failing.surroundings.outcome = lambda action, reason=reason: reason
         cluster.run(lambda reason=reason: reported(cluster, failing) == reason)
+
+
+@pytest.mark.parametrize("control", [SKIP, FAST_FORWARD])
+def test_cursor_lost_while_away(control: str) -> None:
+    """An enemy found it: a node that is down has lost what it had run, and is let off a call before it starts. The
+    primary knows what it had told, and the node has the call in its log, and not that it is to do without it."""
+    cluster = started()
+    other, down = cluster.backups()
+    cluster.call(other, 1, "l1")
+    assert cluster.answered(1) == CallDone(1)
+    name = killed_with(cluster, down)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)  # type: ignore[union-attr]
+    cluster.disks[name].local_calls = LocalCalls()
+    cluster.control(cluster.primary, 90, control, name, 1)
+    assert cluster.answers[90] is None
+    cluster.start(name)
+    cluster.run(lambda: cluster.all_ready() and at_head(cluster))
+    assert cluster.ran(name) == []

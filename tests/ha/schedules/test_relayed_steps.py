@@ -6,8 +6,9 @@ import msgspec
 
 from ha.effects import Send
 from ha.messages.steps import StepAsk
-from ha.messages.stream import Commit
+from ha.messages.stream import Commit, Entries
 from ha.relay import OUTCOME_UNKNOWN
+from tests.ha.schedules.test_record import promote
 from tests.ha.schedules.test_users import UsersCluster, record, users
 from tests.support.steps import backups_of
 from txobserver.access import add_user_step, delete_user_step
@@ -61,6 +62,28 @@ def test_what_the_primary_has_answered_is_told_behind_the_end_of_the_attachment(
     cluster.lose = lambda source, target, message: False
     cluster.run(lambda: len(cluster.said) == 2, 30.0)
     assert cluster.said == {"it": None, "other": OUTCOME_UNKNOWN} and list(users(node)) == ["u"]
+
+
+def test_given_up_after_it_was_told() -> None:
+    """An enemy found it: the operator accepts the loss of the stream in which the step stands, and the next one passes
+    its place with other steps."""
+    cluster = UsersCluster(checkpoint_every=0.5)
+    cluster.settled()
+    node = backups_of(cluster)[0]
+    cluster.lose = lambda source, target, message: target == node.name and isinstance(message, Entries)
+    cluster.ask(cluster.primary, "other", add_user_step("x", "h"))
+    cluster.run(lambda: len(record(cluster).ready) == 2, 60)
+    cluster.run(lambda: bool(node.core.role.desk_at))
+    cluster.ask(node, "it", add_user_step("u", "h"))
+    cluster.run(lambda: bool(node.core.relay._told))
+    for name in [each for each in cluster.nodes if each != node.name]:
+        cluster.kill(name)
+    cluster.lose = lambda source, target, message: False
+    cluster.run(lambda: promote(node) is None, 60)
+    cluster.run(lambda: node.state == "active", 60)
+    for number in range(5):
+        assert cluster.carried_out(node, f"later {number}", add_user_step(f"v{number}", "h")) is None
+    assert cluster.said["it"] == OUTCOME_UNKNOWN and "u" not in users(node)
 
 
 def test_a_store_fails_before_what_was_answered_is_applied() -> None:

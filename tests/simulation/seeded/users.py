@@ -9,6 +9,7 @@ import msgspec
 
 from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.snapshot_end import Ending
+from ha.messages.steps import NOT_APPENDED
 from ha.relay import NO_PRIMARY, StepRelay
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.access import ADD_USER, DELETE_USER, Access
@@ -154,7 +155,7 @@ def an_operator_is_told_before_it_is_applied_where_he_asked(stack: ExitStack) ->
 
     def make(original: Any) -> Any:
         def answered(self: StepRelay, message: Any) -> None:
-            original(self, msgspec.structs.replace(message, applied=0))
+            original(self, msgspec.structs.replace(message, applied=NOT_APPENDED))
 
         return answered
 
