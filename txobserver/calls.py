@@ -200,6 +200,11 @@ class KeptCalls(msgspec.Struct, array_like=True):
         """The numbers of those, in order."""
         return [each.tnx_id for each in self._due(member, tnx_id)]
 
+    def passed_over(self, member: str, tnx_id: int) -> bool:
+        """Whether this member is let off this call: it does not run it any more, unless it has before."""
+        floor = max(self.reset.tnx_id, self.forwarded.get(member, NO_MARK).tnx_id)
+        return tnx_id <= floor or tnx_id in self.skips.get(member, ())
+
     def covered(self, member: str, cursor: CallMark) -> CallMark:
         """Up to where this member, whose cursor is there, has nothing to run."""
         following = self.next_for(member, cursor.tnx_id)

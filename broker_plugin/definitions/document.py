@@ -5,10 +5,11 @@ Source: RabbitMQ's ``rabbit_definitions``, and files that both versions have wri
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from broker_plugin.definitions.keys import KeyTwice, checked_json
 
 LONGEST_NAME = 255
 """Bytes of a name: as many as AMQP can say"""
@@ -203,17 +204,11 @@ def read_document(text: str | bytes) -> Document:
         document = Document.model_validate_json(text)
     except ValidationError as error:
         raise MalformedDocument(_told(error)) from None
-    json.loads(text, object_pairs_hook=_check_keys)
+    try:
+        checked_json(text)
+    except KeyTwice as error:
+        raise MalformedDocument(str(error)) from None
     return document
-
-
-def _check_keys(pairs: list[tuple[str, Any]]) -> None:
-    """Of two values under one key the first would be lost. Raises MalformedDocument."""
-    keys = set[str]()
-    for key, _ in pairs:
-        if key in keys:
-            raise MalformedDocument(f"the key {key!r} stands twice in one object")
-        keys.add(key)
 
 
 def _told(error: ValidationError) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from broker_plugin.definitions.keys import KeyTwice, checked_json
 from broker_plugin.http.errors import HttpError, bad_request
 
 MOST_BODY = 256 << 10
@@ -50,7 +51,10 @@ async def read_object(request: Request, may_be_empty: bool = False) -> dict[str,
     if may_be_empty and not body:
         return {}
     try:
-        found = msgspec.json.decode(body)
+        msgspec.json.decode(body)  # as UTF-8, and as JSON says: the next one takes more
+        found = checked_json(body)
+    except KeyTwice as error:
+        raise bad_request(str(error)) from None
     except (ValueError, RecursionError):
         raise bad_request("not_json") from None
     if not isinstance(found, dict):

@@ -17,6 +17,7 @@ from txobserver.rules import (
     ALTERNATE_EXCHANGE,
     LARGEST_LIMIT,
     OF_USERS,
+    POLICY,
     VALUE_OF,
     VHOST,
     Limit,
@@ -30,6 +31,7 @@ from txobserver.rules import (
     place,
     set_rule_step,
 )
+from txobserver.vhosts import DEFAULT_VHOST
 
 LOOK = "txha calls list --by USER"
 
@@ -63,9 +65,13 @@ class RuleAdmin:
     async def _clear(self, arguments: dict[str, Any]) -> Any:
         kind, vhost, name, scope = _where(arguments)
         there = self._changes.kept().rules.get(place(kind, vhost, name, scope))
+        if kind == VHOST and name == DEFAULT_VHOST:
+            raise CommandRefused("the default virtual host cannot be deleted")
         step = clear_rule_step(kind, vhost, name, scope)
         if kind == VHOST:
             sentence = f"there is no virtual host {name!r}, or it is being deleted; see `txha vhosts list`"
+        elif kind == POLICY:
+            sentence = f"there is no policy {name!r} in virtual host {vhost!r}"
         else:
             sentence = f"there is no {kind.replace('_', ' ')} of {name!r}" + (f" for {scope!r}" if scope else "")
         await self._changes.change(

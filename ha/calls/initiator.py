@@ -170,7 +170,7 @@ class Initiator:
         if before is None:
             if present.at is not None:
                 self._send(TicketReturned(present.at.generation, present.call.id))
-            self._end(present, CallNotMade(f"what is in force could not be read: {error}"))
+            self._end(present, CallNotMade(error or "what is in force could not be read"))
             return
         cursor = self._runner.cursor
         self._hands.keep(LocalCalls(cursor, present.intent(before, cursor.tnx_id)), self._kept)

@@ -96,7 +96,7 @@ class Planner:
         end = time.monotonic() + load.think
         if self._in_step:
             end += -end % load.beat
-        return Plan(queues, end - time.monotonic(), rng.random() < load.rollback, rng.random() < 0.5)
+        return Plan(queues, max(0.0, end - time.monotonic()), rng.random() < load.rollback, rng.random() < 0.5)
 
     def plan_again(self) -> Plan:
         """The same input once more: one that commits."""

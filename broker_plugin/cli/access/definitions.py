@@ -55,7 +55,8 @@ def definitions_export(
         typer.echo(text)
         return
     _write(file, text + "\n", force)
-    say(f"{len(state.users)} users, {len(state.queues)} queues and what else {node} has are in {file}")
+    counted = ", ".join(f"{len(each)} {section.replace('_', ' ')}" for section, each in _sections(text) if each)
+    say(f"{counted or 'nothing'} of {node} in {file}")
 
 
 @app.command("import")
@@ -90,6 +91,10 @@ def definitions_import(
     _tell(found, node, done, dry_run, as_json)
     if not wanted:
         raise typer.Exit(1)
+
+
+def _sections(text: str) -> list[tuple[str, list[Any]]]:
+    return [(section, each) for section, each in json.loads(text).items() if isinstance(each, list)]
 
 
 def _state(dir: Path | None, config: Path | None) -> tuple[str, DefinitionsHeld]:

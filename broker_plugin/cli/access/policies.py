@@ -10,6 +10,7 @@ import typer
 from broker_plugin.cli.access.cluster_asked import Config
 from broker_plugin.cli.access.rules import OnlyVhost, Vhost, changed, listed
 from broker_plugin.cli.asking import BadArgument, Json, OptionalDir
+from broker_plugin.definitions.keys import KeyTwice, checked_json
 from txobserver.rules import ALTERNATE_EXCHANGE, POLICY
 from txobserver.vhosts import DEFAULT_VHOST
 
@@ -68,8 +69,10 @@ def policies_clear(
 def _object(text: str) -> dict[str, Any]:
     """Raises BadArgument."""
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = checked_json(text)
+    except KeyTwice as error:
+        raise BadArgument(str(error)) from None
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise BadArgument(f'a definition is an object of JSON, such as {{"{ALTERNATE_EXCHANGE}": "NAME"}}')

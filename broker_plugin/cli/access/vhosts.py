@@ -53,7 +53,8 @@ def add(
     if as_json:
         typer.echo(json.dumps(row, indent=2))
         return
-    say(f"{name} {'is added' if row['added'] else 'was there already, and has this description'}, says {node}")
+    said = "is added" if row["added"] else "was there already, and has this description and these tags"
+    say(f"{name} {said}, says {node}")
     if row["added"]:
         say(f"no user may connect to {name} yet: see `txha permissions set --help`")
 

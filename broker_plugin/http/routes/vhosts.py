@@ -17,8 +17,8 @@ from broker_plugin.http.routing import Api, Asking
 from txobserver.rules import LONGEST_SCOPE, VHOST
 from txobserver.vhosts import DEFAULT_VHOST
 
-KNOWN = frozenset({"name", "description", "tags", "tracing", "default_queue_type"})
-"""What a virtual host can be given"""
+KNOWN = frozenset({"name", "vhost", "description", "tags", "tracing", "default_queue_type"})
+"""What a virtual host can be given. ``vhost`` is said by rabbitmqadmin whatever it declares."""
 
 
 def routes(api: Api) -> list[BaseRoute]:

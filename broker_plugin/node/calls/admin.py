@@ -74,19 +74,19 @@ class CallsAdmin:
             "purged_to": calls.purged_to,
             "reset": calls.reset.tnx_id,
             "nodes": None if cursors is None else [node_row(calls, each) for each in cursors],
-            "calls": [call_row(each, cursors) for each in calls.kept],
+            "calls": [call_row(calls, each, cursors) for each in calls.kept],
         }
 
     async def _list(self, arguments: dict[str, Any]) -> Any:
         cursors, calls = await self._cursors(), self._core.calls.runner.calls
-        return [call_row(each, cursors) for each in calls.kept]
+        return [call_row(calls, each, cursors) for each in calls.kept]
 
     async def _inspect(self, arguments: dict[str, Any]) -> Any:
         wanted = str(arguments.get("call"))
         cursors, calls = await self._cursors(), self._core.calls.runner.calls
         for each in calls.kept:
             if wanted in (str(each.tnx_id), each.record.id.hex()):
-                return call_row(each, cursors)
+                return call_row(calls, each, cursors)
         raise CommandRefused(
             f"no call {wanted} is kept at this node: the history begins behind call {calls.purged_to}, and the last "
             f"call is {calls.last}"
@@ -128,7 +128,7 @@ class CallsAdmin:
         if isinstance(answer, CallLagging):
             cursors, calls = await self._cursors(), self._core.calls.runner.calls
             found = calls.numbered(answer.tnx_id)
-            why = call_row(found, cursors)["lagging"] if found is not None else {}
+            why = call_row(calls, found, cursors)["lagging"] if found is not None else {}
             nodes = sorted({each.partition("/")[0] for each in answer.nodes})
             return {"result": "lagging", "tnx_id": answer.tnx_id, "nodes": nodes, "lagging": why}
         return {"result": "unknown"}

@@ -43,8 +43,11 @@ def node_row(calls: KeptCalls, cursor: NodeCursor) -> dict[str, Any]:
     }
 
 
-def call_row(call: KeptCall, nodes: Sequence[NodeCursor] | None) -> dict[str, Any]:
-    """One call. ``nodes``: how far each is; None: the primary has not said it."""
+def call_row(calls: KeptCalls, call: KeptCall, nodes: Sequence[NodeCursor] | None) -> dict[str, Any]:
+    """One call of these. ``nodes``: how far each is; None: the primary has not said it.
+
+    ``passed_over``: the nodes that a skip, a fast-forward or a reset has let off it, unless they had run it before.
+    """
     record = call.record
     return {
         "tnx_id": call.tnx_id,
@@ -56,7 +59,7 @@ def call_row(call: KeptCall, nodes: Sequence[NodeCursor] | None) -> dict[str, An
         "created_at": created_at(record.created_ms),
         "id": record.id.hex(),
         "members": list(record.members),
-        **_result(call, nodes),
+        **_result(calls, call, nodes),
     }
 
 
@@ -65,12 +68,16 @@ def created_at(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def _result(call: KeptCall, nodes: Sequence[NodeCursor] | None) -> dict[str, Any]:
+def _result(calls: KeptCalls, call: KeptCall, nodes: Sequence[NodeCursor] | None) -> dict[str, Any]:
     if nodes is None:
-        return {"result": "not known", "lagging": {}}
-    counted = [each for each in nodes if each.counts]
-    lagging = {each.member.node: _why(call, each) for each in counted if not _has(call, each)}
-    return {"result": f"lagging: {', '.join(sorted(lagging))}" if lagging else "done", "lagging": lagging}
+        return {"result": "not known", "lagging": {}, "passed_over": []}
+    lagging = {each.member.node: _why(call, each) for each in nodes if not _has(call, each)}
+    members = {*call.record.members, *(str(each.member) for each in nodes)}
+    over = sorted({each.partition("/")[0] for each in members if calls.passed_over(each, call.tnx_id)} - lagging.keys())
+    result = f"done, or passed over: {', '.join(over)}" if over else "done"
+    if lagging:
+        result = f"lagging: {', '.join(sorted(lagging))}"
+    return {"result": result, "lagging": lagging, "passed_over": over}
 
 
 def _has(call: KeptCall, node: NodeCursor) -> bool:

@@ -21,6 +21,7 @@ class HeldNode:
     def __init__(self, logins: Any = "there") -> None:
         self.held = Held()
         self.before: list[Configure] = []
+        self.says: str | None = None
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self._core: Any = SimpleNamespace(
             member=Member("b", "1"),
@@ -37,7 +38,7 @@ class HeldNode:
         for other in self.before:
             assert self.held.do(other).refusal is None
         self.before.clear()
-        done(self.held.do(step).refusal)
+        done(self.says or self.held.do(step).refusal)
 
     async def handle(self, command: str, arguments: dict[str, Any]) -> Any:
         self.asked.append((command, arguments))

@@ -14,6 +14,7 @@ from broker_plugin.admin.server import AdminServer, CommandRefused
 from broker_plugin.amqp.protocol.passwords import RABBITMQ_SHA256
 from broker_plugin.http.asking import MOST_ASKED, MOST_LOGINS, NodeClient
 from broker_plugin.http.errors import HttpError
+from ha.relay import NO_PRIMARY, NOT_ACTIVE, OUTCOME_UNKNOWN
 from tests.broker_plugin.definitions.held_node import HeldNode
 from tests.support.guards import strict_guard
 from txobserver.access import add_user_step, delete_user_step
@@ -92,6 +93,15 @@ async def test_a_virtual_host_that_is_being_deleted_is_the_requests_fault(held: 
 async def test_what_the_node_cannot_do_now_is_unavailable(held: Held, client: NodeClient) -> None:
     error = await refused(client, "cannot", {})
     assert (error.status, error.reason) == (503, "this node knows no primary at the moment; ask again")
+
+
+@pytest.mark.parametrize("said", [NO_PRIMARY, NOT_ACTIVE, OUTCOME_UNKNOWN])
+async def test_an_outcome_that_is_not_known_is_no_fault_of_the_request(
+    said: str, held: Held, client: NodeClient
+) -> None:
+    held.node.says = said
+    error = await refused(client, "users.put", {"name": "bob", "hash": HASH})
+    assert (error.status, error.reason) == (503, said)
 
 
 async def test_logins_that_are_not_answered_hold_no_other_question(held: Held, client: NodeClient) -> None:

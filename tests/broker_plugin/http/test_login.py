@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 
 import pytest
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from broker_plugin.http.app import operators_app
 from broker_plugin.http.errors import HttpError
-from broker_plugin.http.login import MOST_OF_A_NETWORK, DoorLogins
+from broker_plugin.http.login import MOST_OF_A_NETWORK, DoorLogins, credentials_of
 from tests.broker_plugin.http.fake_node import FakeNode, basic
 
 ADMIN, MONITOR, ANY = {"ada"}, {"ada", "mon"}, {"ada", "mon", "pol", "man"}
@@ -91,13 +93,18 @@ def test_a_refusal_waits_as_the_node_says(client: TestClient, node: FakeNode) ->
     assert client.get("/api/whoami", headers=basic("ada")).json() == {"name": "ada", "tags": ["administrator"]}
 
 
-async def test_a_network_that_guesses_keeps_no_other_from_logging_in() -> None:
+@pytest.mark.parametrize(
+    ("guessing", "other"), [(["10.0.0.1"], "10.0.0.2"), ([f"2001:db8::{n:x}" for n in range(1, 20)], "2001:db8:0:1::1")]
+)
+async def test_a_network_that_guesses_keeps_no_other_from_logging_in(guessing: list[str], other: str) -> None:
+    """A host of IPv6 chooses among the addresses of its network."""
+
     class Slow(FakeNode):
         busy = most = 0
 
         async def ask(self, command: str, arguments: object = None, seconds: float = 0) -> object:
             assert isinstance(arguments, dict)
-            if arguments["address"] == "10.0.0.1":
+            if arguments["address"] in guessing:
                 self.busy += 1
                 self.most = max(self.most, self.busy)
                 await release.wait()
@@ -106,11 +113,12 @@ async def test_a_network_that_guesses_keeps_no_other_from_logging_in() -> None:
 
     release, node = asyncio.Event(), Slow()
     logins = DoorLogins(node)
-    guesses = [asyncio.create_task(logins._verified("ada", str(each), "10.0.0.1")) for each in range(20)]
+    addresses = [guessing[each % len(guessing)] for each in range(20)]
+    guesses = [asyncio.create_task(logins._verified("ada", "x", each)) for each in addresses]
     for _ in range(20):
         await asyncio.sleep(0)
     assert node.busy == MOST_OF_A_NETWORK
-    assert not (await logins._verified("ada", "x", "10.0.0.2"))["right"]
+    assert not (await logins._verified("ada", "x", other))["right"]
     release.set()
     await asyncio.gather(*guesses)
     assert node.most == MOST_OF_A_NETWORK and not logins._lines
@@ -121,3 +129,8 @@ def test_a_node_that_does_not_answer_lets_none_in(client: TestClient, node: Fake
     answer = client.get("/api/whoami", headers=basic("ada"))
     assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
     assert isinstance(HttpError(1, "a", "b"), Exception)
+
+
+def test_a_password_may_have_a_colon() -> None:
+    scope = {"type": "http", "headers": [(b"authorization", b"Basic " + base64.b64encode(b"ada:a:b:"))]}
+    assert credentials_of(Request(scope)) == ("ada", "a:b:")

@@ -269,3 +269,36 @@ def test_what_is_cleared_in_one_virtual_host_stays_in_the_others(client: TestCli
     assert client.delete(f"/api/{kind}/other/mon").status_code == 204
     assert [each["vhost"] for each in client.get(f"/api/{kind}").json()] == ["/"]
     assert client.get(f"/api/{kind}/%2F/mon").status_code == 200
+
+
+def test_policies_of_one_name_in_two_virtual_hosts_are_two(client: TestClient) -> None:
+    """Who may not see one of them neither sees nor deletes it by the name of the other."""
+    client.put("/api/vhosts/v")
+    for vhost, exchange in (("%2F", "a"), ("v", "b")):
+        body = {"pattern": "^x", "definition": {"alternate-exchange": exchange}}
+        assert client.put(f"/api/policies/{vhost}/p", json=body).status_code == 201
+    for vhost, exchange in (("%2F", "a"), ("v", "b")):
+        assert client.get(f"/api/policies/{vhost}/p").json()["definition"] == {"alternate-exchange": exchange}
+        assert [each["definition"]["alternate-exchange"] for each in client.get(f"/api/policies/{vhost}").json()] == [
+            exchange
+        ]
+    assert client.delete("/api/policies/v/p").status_code == 204
+    assert client.delete("/api/policies/v/p").status_code == client.get("/api/policies/v/p").status_code == 404
+    assert [each["vhost"] for each in client.get("/api/policies").json()] == ["/"]
+
+
+@pytest.mark.parametrize("priority", [2**31, -(2**31), 2**70, -(2**70), 1.5, True, "1"])
+def test_a_priority_that_cannot_be(priority: Any, client: TestClient, node: FakeNode) -> None:
+    body = {"pattern": "", "definition": {"alternate-exchange": "a"}, "priority": priority}
+    assert client.put("/api/policies/%2F/p", json=body).status_code == 400 and node.only_default()
+
+
+def test_rabbitmqadmin_says_a_virtual_host_of_whatever_it_declares(client: TestClient) -> None:
+    assert client.put("/api/vhosts/rv", json={"name": "rv", "vhost": "/", "tracing": False}).status_code == 201
+
+
+def test_a_key_that_stands_twice_is_refused(client: TestClient, node: FakeNode) -> None:
+    for path, key in (("vhosts/v", "description"), ("users/u", "tags")):
+        answer = client.put(f"/api/{path}", content=f'{{"{key}": "a", "{key}": "b"}}')
+        assert answer.status_code == 400 and "stands twice in one object" in answer.json()["reason"]
+    assert node.only_default()

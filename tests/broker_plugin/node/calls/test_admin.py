@@ -47,6 +47,7 @@ def test_a_call_is_made_listed_and_inspected(node: CallsNode) -> None:
         "members": ["a/1"],
         "result": "done",
         "lagging": {},
+        "passed_over": [],
     }
     for call in ("1", answer["id"]):
         assert node.ask("inspect", call=call)["id"] == answer["id"]
@@ -111,6 +112,8 @@ def test_skip_and_fast_forward_and_reset(node: CallsNode) -> None:
     failing(node, "1", "2", "3", "4")
     assert node.ask("control", operation="skip", node="a", tnx_id=1)["node"] == "a"
     wait_until(lambda: node.ask("status")["own"]["failing"] == 2, 10, "the next one")
+    assert node.ask("inspect", call=1)["result"] == "done, or passed over: a", "nobody has run it here"
+    assert node.ask("inspect", call=2)["result"] == "lagging: a"
     node.ask("control", operation="fast-forward", node="a", tnx_id=3)
     wait_until(lambda: node.ask("status")["own"]["failing"] == 4, 10, "the last one")
     assert "no call 77" in node.ask("control", operation="skip", node="a", tnx_id=77)
@@ -119,6 +122,9 @@ def test_skip_and_fast_forward_and_reset(node: CallsNode) -> None:
     node.ask("control", operation="reset")
     wait_until(lambda: node.ask("status")["own"]["behind"] == 0, 10, "the end")
     assert "0:3" not in node.ran, "what a node was moved over is not run"
+    over = ["done, or passed over: a"] * 4
+    wait_until(lambda: [each["result"] for each in node.ask("list")] == over, 10, "the report")
+    assert node.ask("inspect", call=1)["passed_over"] == ["a"]
 
 
 def test_fix_skips_what_has_been_superseded_and_no_more(node: CallsNode) -> None:

@@ -311,7 +311,7 @@ async def test_a_policy_is_set_and_cleared(node: Node) -> None:
     (shown,) = await node.ask("rules.list", kinds=["policy"])
     assert shown == POLICY | {"scope": "", "priority": -3}
     await node.ask("rules.clear", kind="policy", vhost="/", name="p")
-    with pytest.raises(CommandRefused, match=r"^there is no policy of 'p'$"):
+    with pytest.raises(CommandRefused, match=r"^there is no policy 'p' in virtual host '/'$"):
         await node.ask("rules.clear", kind="policy", vhost="/", name="p")
 
 
