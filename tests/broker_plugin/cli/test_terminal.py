@@ -101,6 +101,17 @@ def test_who_closes_the_pipe_has_read_what_he_wanted() -> None:
     assert (found.returncode, found.stderr) == (1, b"")
 
 
+def test_the_ends_of_children_are_waited_for_where_a_supervisor_ignores_them() -> None:
+    """With SIGCHLD ignored no store could be checked, and no node started."""
+    program = (
+        "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); sys.argv = ['txha', '--version']\n"
+        "from broker_plugin.cli.main import main\n"
+        "try:\n    main()\nfinally:\n    print(signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.splitlines()[-1] == "True", done.stderr
+
+
 def test_an_error_of_another_file_is_not_one_of_the_output() -> None:
     with pytest.raises(OSError, match="No space"), whole_output():
         raise OSError(errno.ENOSPC, "No space left on device", "/a/file")

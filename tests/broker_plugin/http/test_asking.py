@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,22 @@ async def test_logins_that_are_not_answered_hold_no_other_question(held: Held, c
     assert len(held.begun) == MOST_LOGINS, "no more are asked at a time"
     held.answering.set()
     assert await asyncio.gather(*logins) == [str(n) for n in range(MOST_LOGINS + 3)]
+
+
+@pytest.mark.parametrize("answer", [b"{}\n", b"[]\n", b"7\n", b"x\n", b""])
+async def test_an_answer_that_is_none_is_no_fault_of_the_door(answer: bytes, tmp_path: Path) -> None:
+    async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(strange, "127.0.0.1", 0)
+    where = {"port": server.sockets[0].getsockname()[1], "token": "t"}
+    (tmp_path / "admin.json").write_text(json.dumps(where))
+    with pytest.raises(HttpError) as found:
+        await NodeClient(tmp_path).ask("quick")
+    assert (found.value.status, found.value.reason) == (503, "the node does not answer")
+    server.close()
 
 
 async def test_questions_that_are_not_answered_hold_no_login(held: Held, client: NodeClient) -> None:

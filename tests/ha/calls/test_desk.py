@@ -13,6 +13,7 @@ from ha.calls.settling import CallSettling
 from ha.calls.standing import CallsStanding, is_applied_here
 from ha.messages.calls import (
     CallAppend,
+    CallAsk,
     CallRefused,
     CursorReport,
     SettleAsk,
@@ -119,6 +120,15 @@ def test_a_cursor_of_another_stream_has_nothing(position: Position, has: bool) -
     cursors = CallCursors(stream(), lambda: (Member("b", "1"),))
     cursors.report("b", CursorReport(GENERATION, Member("b", "1"), CallMark(1, position)))
     assert cursors.has(Member("b", "1"), 1) is has
+    assert cursors.at("b/1") == (1 if has else 0)
+    cursors.forget("b")
+    assert cursors.at("b/1") == 0, "what it was may be lost when it is back"
+
+
+def test_a_member_that_came_behind_a_call_is_not_waited_for() -> None:
+    """It has the call with what was copied to it, or runs it by itself."""
+    cursors = CallCursors(stream(), lambda: (Member("b", "1"), Member("c", "1")))
+    assert cursors.stands(CallAsk(GENERATION, ONE, 1, ["b/1"])).behind == [Member("b", "1")]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ from broker_plugin.embedded.rights.patterns import PatternRefused, fits, literal
         ("^(?!a(b|c)[)]).*d", ["abd", "d"], ["ab)d", "ac)d", "x"]),
         ("^(?!dead$).+", ["deadly", "x"], ["dead", ""]),
         ("^(?![^])])x", [], ["x", ")x"]),
+        ("^(?![^])]x).*y", ["y", ")xy", "]xy"], ["axy", "(xy"]),
+        ("^(?![^](|]a)", ["(a", "|a", "]a", "b"], ["xa", ")a"]),
     ],
 )
 def test_a_pattern_fits_these_names(pattern: str, fitting: list[str], others: list[str]) -> None:

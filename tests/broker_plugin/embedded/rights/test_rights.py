@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
 from tests.broker_plugin.embedded.harness import Client, Harness
 from tests.broker_plugin.embedded.rights.ruled import (
     OPERATIONS,
@@ -15,6 +16,7 @@ from tests.broker_plugin.embedded.rights.ruled import (
     declare_exchange,
     fresh,
     made,
+    nothing,
     publish,
     tried,
 )
@@ -117,6 +119,20 @@ def test_topic_permissions_are_looked_at_for_topic_exchanges_only_and_by_their_k
     assert tried(ruled, ruled.user(), binding("bind", "e", "q", True, "a")) is None
     ruled.do(clear_rule_step(TOPIC_PERMISSION, "/", "u", "t"))
     assert tried(ruled, ruled.user(), publish("t", "x")) is None
+
+
+def test_an_exchange_that_is_declared_anew_as_a_topic_exchange_has_its_permission_looked_at(ruled: Ruled) -> None:
+    """Where its keys were free before, on the same channel."""
+    ruled.allow("", ".*", "")
+    ruled.allow_topic(write="^a", exchange="e")
+    client = ruled.user()
+    assert tried(ruled, client, publish("e", "x")) is None
+    exchanges = ruled.broker.operations.exchanges
+    exchanges.delete(ruled.root.channel, "e", False, nothing)
+    ruled.settle()
+    exchanges.declare(ruled.root.channel, ExchangeDeclare("e", "topic", True), nothing)
+    ruled.settle()
+    assert tried(ruled, client, publish("e", "x")) is not None
 
 
 def test_a_topic_permission_that_comes_later_is_looked_at_on_open_channels(ruled: Ruled) -> None:
