@@ -32,7 +32,8 @@ Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The call's numb
 
 @app.command()
 def status(dir: OptionalDir = None, node: Ask = None, config: Config = None, as_json: Json = False) -> None:
-    """Show how far each node is, and what became of each call that is kept. Exit status 1: a node lags."""
+    """Show how far each node is, and what became of each call that is kept. Exit status 1: a node lags, or
+    what is in force is not so at the node that is asked."""
     from broker_plugin.cli.calls.tables import status_tables
 
     found = _asked(dir, node, config, "calls.status")
@@ -40,7 +41,7 @@ def status(dir: OptionalDir = None, node: Ask = None, config: Config = None, as_
         typer.echo(json.dumps(found, indent=2))
     else:
         status_tables(found)
-    if found["nodes"] is None or any(each["behind"] != 0 for each in _reporting(found)):
+    if found["nodes"] is None or found.get("amiss") or any(each["behind"] != 0 for each in _reporting(found)):
         raise SystemExit(1)
 
 

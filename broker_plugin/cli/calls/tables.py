@@ -23,6 +23,8 @@ def status_tables(found: dict[str, Any]) -> None:
         for name, arguments in sorted(of.items()):
             said = ", ".join(f"{key}={value}" for key, value in arguments.items())
             console.print(f"in force at {found['node']}: {operation} {name} {said}".rstrip(), soft_wrap=True)
+    for what, why in found.get("amiss", {}).items():
+        console.print(f"{found['node']}: {what} is not so here: {why}", style="bold red", soft_wrap=True)
     if found["own"]["running"]:
         console.print(f"{found['node']} runs {found['own']['running']}", soft_wrap=True)
     calls_table(found["calls"])

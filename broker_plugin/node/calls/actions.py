@@ -35,6 +35,9 @@ class NodeAction(Protocol):
     def restore(self, name: str, arguments: Any) -> None:
         """The node starts, and this was in force: do again what has gone with its former process."""
 
+    def amiss(self) -> dict[str, str]:
+        """What of it is in force and is not so here since the node has started: by name, with the reason."""
+
     def stop(self) -> None:
         """The node ends."""
 
@@ -57,6 +60,10 @@ class LogLevel:
         """It counts for more than the configuration."""
         logging.getLogger().setLevel(arguments.level.upper())
 
+    def amiss(self) -> dict[str, str]:
+        """A level is always so."""
+        return {}
+
     def stop(self) -> None:
         """Nothing was begun."""
 
@@ -73,6 +80,10 @@ class FlagAction:
 
     def restore(self, name: str, arguments: Any) -> None:
         """The stream has it."""
+
+    def amiss(self) -> dict[str, str]:
+        """A flag stands in the stream."""
+        return {}
 
     def stop(self) -> None:
         """Nothing was begun."""

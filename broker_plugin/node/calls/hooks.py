@@ -59,6 +59,10 @@ class Hooks:
     def restore(self, name: str, arguments: RunHook) -> None:
         """What a hook has done outlives the node's process."""
 
+    def amiss(self) -> dict[str, str]:
+        """What is not so is not known of a hook."""
+        return {}
+
     def stop(self) -> None:
         """End the one that runs: its call is run again, or undone, when the node starts."""
         with self._mutex:

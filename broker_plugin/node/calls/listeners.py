@@ -42,6 +42,8 @@ class Listeners:
         self._open: dict[str, asyncio.Server] = {}
         self._wanted: set[str] = set()
         self._stopped = False
+        self._not_open: dict[str, str] = {}
+        """Those that a call has opened and that cannot be opened again since the node has started, with the reason"""
 
     @property
     def opened(self) -> list[str]:
@@ -57,12 +59,14 @@ class Listeners:
         """Open or close it."""
         if not arguments.open:
             self._wanted.discard(name)
+            self._not_open.pop(name, None)
             server = self._open.pop(name, None)
             if server is not None:
                 server.close()
             return
         self._wanted.add(name)
         await self._listen(name)
+        self._not_open.pop(name, None)
 
     def restore(self, name: str, arguments: SetListener) -> None:
         """Open it again, as often as it takes: a port that another program has does not keep the node from starting."""
@@ -73,6 +77,10 @@ class Listeners:
         """Clients can be taken from now on."""
         for name in sorted(self._wanted):
             self._guard.create_task(self._until_open(name))
+
+    def amiss(self) -> dict[str, str]:
+        """Those that cannot be opened again."""
+        return dict(self._not_open)
 
     def stop(self) -> None:
         """Close all."""
@@ -86,8 +94,10 @@ class Listeners:
         while name in self._wanted and not self._stopped:
             try:
                 await self._listen(name)
+                self._not_open.pop(name, None)
                 return
             except ActionFailed as error:
+                self._not_open[name] = str(error)
                 if str(error) != said:
                     said = str(error)
                     tell(log, logging.WARNING, ListenerNotOpen(name, said))

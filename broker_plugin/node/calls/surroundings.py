@@ -127,6 +127,11 @@ class NodeSurroundings:
             found.setdefault(operation, {})[name] = said
         return found
 
+    def amiss(self) -> dict[str, str]:
+        """What is in force and is not so here: by operation and name, with the reason."""
+        found = {operation: action.amiss() for operation, action in self._actions.items()}
+        return {f"{operation} {name}": why for operation, each in found.items() for name, why in each.items()}
+
     # -- Surroundings
 
     def run(self, effect: RunAction) -> None:

@@ -39,6 +39,7 @@ STATUS = {
     "node": "node-1",
     "own": {"running": "hook rotate"},
     "in_force": {"hook": {"rotate": {"arg": ["now"]}}, "log_level": {"": {"level": "info"}}},
+    "amiss": {},
     "flags": {"calls": True},
     "nodes": NODES,
     "calls": [ROW],
@@ -102,6 +103,12 @@ def test_status_shows_nodes_calls_and_reasons(asked: list[Asked]) -> None:
 def test_its_exit_status_says_whether_a_node_lags(asked: list[Asked], nodes: Any, kept: Any, status: int) -> None:
     ANSWERS["calls.status"] = {**STATUS, "nodes": nodes, "calls": kept}
     assert txha("status").exit_code == status
+
+
+def test_what_is_in_force_and_is_not_so_is_told(asked: list[Asked]) -> None:
+    ANSWERS["calls.status"] = {**STATUS, "nodes": NODES[1:], "amiss": {"listener x": "its port is taken"}}
+    found = txha("status")
+    assert found.exit_code == 1 and "node-1: listener x is not so here: its port is taken" in found.output
 
 
 def test_where_there_never_was_a_call_no_node_lags(asked: list[Asked]) -> None:

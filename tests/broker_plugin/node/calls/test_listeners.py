@@ -92,8 +92,11 @@ def test_it_is_open_again_after_a_restart_as_soon_as_the_port_is_free(tmp_path: 
         second = started(tmp_path / "a", port, former=former)
         node = next(second)
         assert node.listeners.opened == []
+        wait_until(lambda: list(node.ask("status")["amiss"]) == ["listener x"], 10, "the reason")
+        assert f"cannot be opened at 127.0.0.1:{port}" in node.ask("status")["amiss"]["listener x"]
         other.close()
         wait_until(lambda: node.listeners.opened == ["x"], 10, "the port")
+        wait_until(lambda: node.ask("status")["amiss"] == {}, 10, "the end of it")
     connection = connected(port)
     assert connection is not None
     connection.close()
