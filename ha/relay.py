@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ha.apply.applied_here import is_applied_here
 from ha.apply.replica import Replica
-from ha.calls.standing import is_applied_here
 from ha.effects import Effect, Send
 from ha.messages.steps import NOT_APPENDED, StepAsk, StepTold
 from txobserver.access import ACCESS

@@ -10,7 +10,7 @@ from broker_plugin.compiled import use
 def main() -> None:
     """Run the compiled core if there is one, then carry the command out."""
     use()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # some supervisors ignore it, and nobody's end could be waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a supervisor may ignore it: no child could be waited for
     from broker_plugin.cli.commands import command_line
 
     command_line()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ha.apply.applied_here import is_applied_here
 from ha.apply.replica import Replica
-from ha.calls.standing import is_applied_here
 from ha.messages.calls import CallAsk, CallStanding, CursorReport, CursorsAsk, CursorsTold, NodeCursor
 from txobserver.ids import Member
 

@@ -14,9 +14,9 @@ meanwhile.
 
 from __future__ import annotations
 
+from ha.apply.applied_here import is_applied_here
 from ha.apply.replica import Replica
 from ha.calls.hands import Hands
-from ha.calls.standing import is_applied_here
 from ha.effects import RunAction
 from txobserver.calls import NO_MARK, CallMark, KeptCall, KeptCalls, LocalCalls
 from txobserver.ids import Position

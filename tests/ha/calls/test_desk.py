@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from ha.apply.applied_here import is_applied_here
 from ha.calls.cursors import CallCursors
 from ha.calls.desk import ENDED, TicketDesk
 from ha.calls.settling import CallSettling
-from ha.calls.standing import CallsStanding, is_applied_here
+from ha.calls.standing import CallsStanding
 from ha.messages.calls import (
     CallAppend,
     CallAsk,
