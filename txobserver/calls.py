@@ -213,9 +213,7 @@ class KeptCalls(msgspec.Struct, array_like=True):
 
     def _due(self, member: str, tnx_id: int) -> Iterator[KeptCall]:
         """In order, what this member is to run behind ``tnx_id``."""
-        floor = max(tnx_id, self.reset.tnx_id, self.forwarded.get(member, NO_MARK).tnx_id)
-        skipped = self.skips.get(member, ())
-        return (each for each in self.kept if each.tnx_id > floor and each.tnx_id not in skipped)
+        return (each for each in self.kept if each.tnx_id > tnx_id and not self.passed_over(member, each.tnx_id))
 
     def _trim(self, most: int) -> None:
         """What is older than the history goes, but for the last of each (operation, name)."""

@@ -5,14 +5,13 @@ Only ``users.authenticate`` is told a password, over the loopback port of the no
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from broker_plugin.admin.answers import answering
 from broker_plugin.admin.server import CommandRefused, Handler
 from broker_plugin.amqp.protocol.passwords import is_hash
 from broker_plugin.amqp.protocol.sasl import Credentials
-from broker_plugin.node.audited_changes import DEADLINE_SECONDS, AuditedChanges, text_in
+from broker_plugin.node.audited_changes import AuditedChanges, text_in
+from broker_plugin.node.verdicts import verdict_on
 from txobserver.access import (
     add_user_step,
     delete_user_step,
@@ -84,13 +83,7 @@ class UserAdmin:
     async def _authenticate(self, arguments: dict[str, Any]) -> Any:
         logins = self._changes.logins()
         credentials = Credentials(text_in(arguments, "name"), text_in(arguments, "password"))
-        verdict: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        logins.verify(credentials, "", answering(verdict), lambda: not verdict.done())
-        try:
-            right = await asyncio.wait_for(verdict, DEADLINE_SECONDS)
-        except TimeoutError:
-            raise CommandRefused("passwords of many logins are being verified; try again") from None
-        return {"name": credentials.user, "right": right}
+        return {"name": credentials.user, "right": await verdict_on(logins, credentials, "")}
 
     # -- inside
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,17 +47,17 @@ def definitions_export(
     node, state = _state(dir, config)
     version = metadata.version("txha")
     if vhost is None:
-        text = as_json(written(state, version))
+        found = written(state, version)
     elif any(rule.name == vhost and isinstance(rule.value, Vhost) for rule in state.rules):
-        text = as_json(written_vhost(state, version, vhost))
+        found = written_vhost(state, version, vhost)
     else:
         raise BadArgument(f"there is no virtual host {vhost!r}; see `txha vhosts list`")
     if file == STANDARD:
-        typer.echo(text)
+        typer.echo(as_json(found))
         return
-    _write(file, text + "\n", force)
-    counted = ", ".join(f"{len(each)} {section.replace('_', ' ')}" for section, each in _sections(text) if each)
-    say(f"{counted or 'nothing'} of {node} in {file}")
+    _write(file, as_json(found) + "\n", force)
+    counts = {section: len(each) for section, each in found.items() if isinstance(each, list)}
+    say(f"{_counted(counts)} of {node} in {file}")
 
 
 @app.command("import")
@@ -93,8 +94,9 @@ def definitions_import(
         raise typer.Exit(1)
 
 
-def _sections(text: str) -> list[tuple[str, list[Any]]]:
-    return [(section, each) for section, each in json.loads(text).items() if isinstance(each, list)]
+def _counted(counts: Mapping[str, int]) -> str:
+    """How many there are of each section."""
+    return ", ".join(f"{count} {section.replace('_', ' ')}" for section, count in counts.items() if count) or "nothing"
 
 
 def _state(dir: Path | None, config: Path | None) -> tuple[str, DefinitionsHeld]:
@@ -114,7 +116,7 @@ def _tell(found: ImportFound, node: str, done: bool, dry_run: bool, as_json: boo
         from broker_plugin.cli.tables import left_out_table
 
         left_out_table(left_out)
-    counted = ", ".join(f"{count} {section.replace('_', ' ')}" for section, count in found.counts.items()) or "nothing"
+    counted = _counted(found.counts)
     if done:
         say(f"{counted} imported, says {node}" + (f"; {len(left_out)} left out" if left_out else ""))
     elif dry_run:

@@ -69,7 +69,6 @@ class CallsAdmin:
         return {
             "node": core.member.node,
             "own": {**own_standing(core), "running": self._surroundings.running},
-
             "in_force": self._surroundings.shown(),
             "amiss": self._surroundings.amiss(),
             "flags": {flag: flag in calls.names_of(FLAG) for flag in sorted(FLAGS)},

@@ -42,8 +42,8 @@ class Listeners:
         self._open: dict[str, asyncio.Server] = {}
         self._wanted: set[str] = set()
         self._stopped = False
-        self._not_open: dict[str, str] = {}
-        """Those that a call has opened and that cannot be opened again since the node has started, with the reason"""
+        self._said: dict[str, str] = {}
+        """Why a listener could not be opened again since the node has started"""
 
     @property
     def opened(self) -> list[str]:
@@ -59,14 +59,12 @@ class Listeners:
         """Open or close it."""
         if not arguments.open:
             self._wanted.discard(name)
-            self._not_open.pop(name, None)
             server = self._open.pop(name, None)
             if server is not None:
                 server.close()
             return
         self._wanted.add(name)
         await self._listen(name)
-        self._not_open.pop(name, None)
 
     def restore(self, name: str, arguments: SetListener) -> None:
         """Open it again, as often as it takes: a port that another program has does not keep the node from starting."""
@@ -80,7 +78,7 @@ class Listeners:
 
     def amiss(self) -> dict[str, str]:
         """Those that cannot be opened again."""
-        return dict(self._not_open)
+        return {name: why for name, why in self._said.items() if name in self._wanted and name not in self._open}
 
     def stop(self) -> None:
         """Close all."""
@@ -90,16 +88,14 @@ class Listeners:
         self._open.clear()
 
     async def _until_open(self, name: str) -> None:
-        said = ""
         while name in self._wanted and not self._stopped:
             try:
                 await self._listen(name)
-                self._not_open.pop(name, None)
                 return
             except ActionFailed as error:
-                self._not_open[name] = str(error)
-                if str(error) != said:
-                    said = str(error)
+                said = str(error)
+                if self._said.get(name) != said:
+                    self._said[name] = said
                     tell(log, logging.WARNING, ListenerNotOpen(name, said))
             await asyncio.sleep(self._retry)
 

@@ -5,13 +5,11 @@ A password goes over the loopback port of the administration, and no further.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable
 from typing import Any
 
-from broker_plugin.admin.answers import answering
 from broker_plugin.admin.server import CommandRefused, Handler
 from broker_plugin.amqp.protocol.logins import LOOPBACK_ONLY, Logins, may_come_from
 from broker_plugin.amqp.protocol.sasl import Credentials
@@ -19,12 +17,11 @@ from broker_plugin.node.calls.listeners import Listeners
 from broker_plugin.node.calls.shown import created_at
 from broker_plugin.node.config import NodeConfig
 from broker_plugin.node.readiness import Readiness
+from broker_plugin.node.verdicts import verdict_on
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE, READY
 from txobserver.audited import KeptChange
 
-LOGIN_SECONDS = 10.0
-"""For which a login may wait for its verification."""
 MECHANISM = "PLAIN"
 """As which a login by HTTP is told."""
 WRONG = "the user or the password is wrong"
@@ -71,13 +68,7 @@ class DoorAdmin:
             raise CommandRefused("a login has name, password and address")
         if not may_come_from(user, address):
             return self._refused(user, address, ONLY_LOOPBACK, local=False)
-        verdict: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._logins.verify(Credentials(user, password), address, answering(verdict), lambda: not verdict.done())
-        try:
-            right = await asyncio.wait_for(verdict, LOGIN_SECONDS)
-        except TimeoutError:
-            raise CommandRefused("passwords of many logins are being verified; try again") from None
-        if not right:
+        if not await verdict_on(self._logins, Credentials(user, password), address):
             return self._refused(user, address, WRONG)
         there = self._core.replica.contents.access.users.get(user)
         return {"right": True, "tags": [] if there is None else list(there.tags), "delay": 0.0, "local": True}

@@ -10,9 +10,8 @@ import pytest
 
 from broker_plugin.admin.server import CommandRefused
 from broker_plugin.amqp.protocol.logins import FREE, Logins
-from broker_plugin.node import user_admin
+from broker_plugin.node import verdicts
 from broker_plugin.node.audited_changes import AuditedChanges
-from broker_plugin.node.door import admin as door_admin
 from broker_plugin.node.door.admin import DoorAdmin
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.rule_admin import RuleAdmin
@@ -112,9 +111,7 @@ async def test_a_verdict_that_does_not_come_in_time_is_no_fault_of_the_node(
 ) -> None:
     """After a take-over all clients log in at once: an operator had waited so long that the node ended. Nobody verifies
     what nobody waits for."""
-    for module in (door_admin, user_admin):
-        for name in ("LOGIN_SECONDS", "DEADLINE_SECONDS"):
-            monkeypatch.setattr(module, name, 0.01, raising=False)
+    monkeypatch.setattr(verdicts, "VERDICT_SECONDS", 0.01)
     checks = Silent()
     node.logins = Logins(node, checks=checks)
     with pytest.raises(CommandRefused, match="passwords of many logins are being verified; try again"):
