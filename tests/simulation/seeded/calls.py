@@ -172,12 +172,12 @@ def a_new_store_begins_at_the_last_call(stack: ExitStack) -> None:
     """As the first design did: a node without a cursor takes it that it has run all but the last."""
 
     def make(original: Any) -> Any:
-        def step(self: CallRunner, now: float) -> bool:
+        def step(self: CallRunner, now: float, ready: bool) -> bool:
             kept = self.calls.kept
             if self.cursor.tnx_id == 0 and len(kept) > 1 and not self._hands.busy:
                 self._move(kept[-2].mark)
                 return True
-            return bool(original(self, now))
+            return bool(original(self, now, ready))
 
         return step
 
