@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from txobserver.events import Configure
+from txobserver.policies import LONGEST_PATTERN, Policy, check_policy
 from txobserver.vhosts import DEFAULT_VHOST, SEPARATOR
 
 PERMISSION: Final = "permission"
@@ -18,7 +19,11 @@ PERMISSION: Final = "permission"
 TOPIC_PERMISSION: Final = "topic_permission"
 """``name``: the user; ``scope``: the exchange."""
 POLICY: Final = "policy"
-"""Of the exchanges in a virtual host; ``name`` is its own."""
+"""Of what is declared in a virtual host; ``name`` is its own."""
+OPERATOR_POLICY: Final = "operator_policy"
+"""The same, beside the policies."""
+POLICIES: Final = frozenset({POLICY, OPERATOR_POLICY})
+"""Kinds of rules whose values are policies"""
 USER_LIMIT: Final = "user_limit"
 """``name``: the user; ``scope``: which limit. Of no virtual host."""
 VHOST_LIMIT: Final = "vhost_limit"
@@ -30,18 +35,12 @@ MAX_CHANNELS: Final = "max-channels"
 MAX_QUEUES: Final = "max-queues"
 LIMITS: Final = {USER_LIMIT: (MAX_CONNECTIONS, MAX_CHANNELS), VHOST_LIMIT: (MAX_CONNECTIONS, MAX_QUEUES)}
 """The scopes that there are of limits."""
-LONGEST_PATTERN: Final = 1024
-"""Characters of a pattern"""
 LONGEST_SCOPE: Final = 255
 """Bytes of a name and of a scope"""
 LONGEST_DESCRIPTION: Final = 1024
 """Characters of what is said of a virtual host"""
 MOST_VHOST_TAGS: Final = 64
 """Of one virtual host"""
-ALTERNATE_EXCHANGE: Final = "alternate-exchange"
-"""Where an exchange sends what no binding of it fits"""
-LONGEST_DEFINITION: Final = 4096
-"""Bytes of what a policy says, encoded"""
 LARGEST_LIMIT: Final = 2**31 - 1
 """Of a limit"""
 MOST_RULES: Final = 20_000
@@ -79,14 +78,6 @@ class Vhost(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     going: bool = False
 
 
-class Policy(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=5):
-    """What holds of all exchanges whose names fit a pattern, unless a policy with a higher priority fits as well."""
-
-    pattern: str
-    priority: int
-    definition: dict[str, str]
-
-
 Value = Permission | TopicPermission | Limit | Vhost | Policy
 VALUE_OF: Final[dict[str, type[Value]]] = {
     PERMISSION: Permission,
@@ -95,6 +86,7 @@ VALUE_OF: Final[dict[str, type[Value]]] = {
     VHOST_LIMIT: Limit,
     VHOST: Vhost,
     POLICY: Policy,
+    OPERATOR_POLICY: Policy,
 }
 """What stands at the places of a kind"""
 OF_USERS: Final = frozenset({PERMISSION, TOPIC_PERMISSION, USER_LIMIT})
@@ -143,8 +135,8 @@ _SETS: Final = {_set(kind): kind for kind in VALUE_OF}
 _CLEARS: Final = {_clear(kind): kind for kind in VALUE_OF}
 SETTING_RULES: Final = frozenset(_SETS)
 """Those of the steps about rules that set one."""
-SET_POLICY: Final = _set(POLICY)
-CLEAR_POLICY: Final = _clear(POLICY)
+OF_POLICIES: Final = frozenset(each for kind in POLICIES for each in (_set(kind), _clear(kind)))
+"""The steps about policies"""
 SET_VHOST: Final = _set(VHOST)
 CLEAR_VHOST: Final = _clear(VHOST)
 VHOST_GONE: Final = "vhost.gone"
@@ -205,7 +197,7 @@ def check_rule_step(step: Configure) -> None:
         raise ValueError("it has no name")
     if bool(vhost) == (kind == USER_LIMIT) or (kind in (VHOST, VHOST_LIMIT) and vhost != name):
         raise ValueError(f"a {kind} of the virtual host {vhost!r}")
-    if kind in (PERMISSION, VHOST, POLICY) and scope:
+    if (kind in (PERMISSION, VHOST) or kind in POLICIES) and scope:
         raise ValueError(f"a {kind} of {scope!r}")
     if step.operation == CLEAR_VHOST and name == DEFAULT_VHOST:
         raise ValueError("the default virtual host cannot be deleted")
@@ -230,23 +222,12 @@ def _check_value(rule: Rule) -> None:
     if isinstance(value, Vhost):
         _check_vhost(value)
     elif isinstance(value, Policy):
-        _check_policy(value)
+        check_policy(value, rule.kind == OPERATOR_POLICY)
     elif isinstance(value, Limit):
         if not -1 <= value.most <= LARGEST_LIMIT:
             raise ValueError(f"a limit of {value.most}; it is -1 for none, or from 0 to {LARGEST_LIMIT}")
     elif max(len(pattern) for pattern in msgspec.structs.astuple(value)) > LONGEST_PATTERN:
         raise ValueError(f"a pattern has at most {LONGEST_PATTERN} characters")
-
-
-def _check_policy(policy: Policy) -> None:
-    if len(policy.pattern) > LONGEST_PATTERN:
-        raise ValueError(f"a pattern has at most {LONGEST_PATTERN} characters")
-    if not -LARGEST_LIMIT <= policy.priority <= LARGEST_LIMIT:
-        raise ValueError(f"a priority of {policy.priority}; it is from {-LARGEST_LIMIT} to {LARGEST_LIMIT}")
-    if policy.definition.keys() != {ALTERNATE_EXCHANGE}:
-        raise ValueError(f"a policy says {ALTERNATE_EXCHANGE}, and nothing else")
-    if len(_encode(policy.definition)) > LONGEST_DEFINITION:
-        raise ValueError(f"a policy says at most {LONGEST_DEFINITION} bytes")
 
 
 def _check_vhost(vhost: Vhost) -> None:

@@ -87,10 +87,9 @@ def topic_permissions_table(rows: list[dict[str, Any]]) -> None:
 
 def policies_table(rows: list[dict[str, Any]]) -> None:
     """One row a policy."""
-    said = (
-        (row["name"], row["vhost"], row["pattern"], str(row["priority"]), json.dumps(row["definition"])) for row in rows
-    )
-    _texts(("policy", "vhost", "pattern", "priority", "definition"), said)
+    keys = ("name", "vhost", "pattern", "apply_to")
+    said = ((*(row[key] for key in keys), str(row["priority"]), json.dumps(row["definition"])) for row in rows)
+    _texts(("policy", "vhost", "pattern", "apply to", "priority", "definition"), said)
 
 
 def left_out_table(rows: list[dict[str, str]]) -> None:

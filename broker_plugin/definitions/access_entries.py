@@ -24,9 +24,10 @@ from broker_plugin.definitions.found import ImportFound, titled
 from broker_plugin.definitions.state import DefinitionsHeld
 from broker_plugin.embedded.rights.patterns import PatternRefused, matcher
 from txobserver.access import put_user_step
+from txobserver.policies import Policy, check_policy
 from txobserver.rules import (
-    ALTERNATE_EXCHANGE,
     LIMITS,
+    OPERATOR_POLICY,
     PERMISSION,
     POLICY,
     TOPIC_PERMISSION,
@@ -35,7 +36,6 @@ from txobserver.rules import (
     VHOST_LIMIT,
     Limit,
     Permission,
-    Policy,
     Rule,
     TopicPermission,
     Value,
@@ -46,13 +46,12 @@ from txobserver.rules import (
 OWN_HASHES: Final = "txha_password_hash"
 """The hash says itself of which kind it is; it stands in a file as base64."""
 VHOST_LIMITS: Final = "vhost-limits"
-OPERATOR_POLICY: Final = "operator_policy"
 DESCRIBES_THE_CLUSTER: Final = ("cluster_name", "cluster_tags", "internal_cluster_id")
 """Global parameters that are about the cluster that wrote the file, and not to be taken over"""
 QUEUE_TYPES: Final = (None, "", "undefined", "classic")
 """Kinds of queues that may be the default: there is one kind here, which stands for all of these."""
-APPLIES_TO: Final = ("all", "exchanges")
-"""What a policy can hold of"""
+SECTIONS: Final = {POLICY: "policies", OPERATOR_POLICY: "operator policies"}
+"""Under which name policies are counted"""
 NO_EFFECT: Final = "it would have no effect here"
 
 
@@ -125,10 +124,10 @@ class AccessEntries:
             self._rule("topic_permissions", title, TOPIC_PERMISSION, vhost, entry.user, entry.exchange, value)
 
     def parameter(self, entry: ParameterEntry, vhost: str) -> None:
-        """Limits of a virtual host; nothing else that a parameter says has an effect here."""
+        """Limits of a virtual host, or an operator policy; nothing else that a parameter says has an effect here."""
         title = titled(f"parameter of {entry.component!r}", entry.name, vhost)
         if entry.component == OPERATOR_POLICY:
-            self._found.leave_out(titled("operator policy", entry.name, vhost), NO_EFFECT)
+            self._operator_policy(entry, vhost)
         elif entry.component != VHOST_LIMITS:
             self._found.leave_out(title, NO_EFFECT)
         elif not isinstance(entry.value, dict | list):
@@ -144,19 +143,28 @@ class AccessEntries:
 
     def policy(self, entry: PolicyEntry, vhost: str) -> None:
         """One policy. All that it says has an effect, or none of it is taken."""
-        title = titled("policy", entry.name, vhost)
-        alternate = entry.definition.get(ALTERNATE_EXCHANGE)
-        if others := sorted(entry.definition.keys() - {ALTERNATE_EXCHANGE}):
-            self._found.leave_out(title, f"{others[0]!r} would have no effect here")
-        elif not isinstance(alternate, str):
-            self._found.leave_out(title, f"it says no {ALTERNATE_EXCHANGE}, and nothing else has an effect here")
-        elif entry.apply_to not in APPLIES_TO:
-            self._found.leave_out(title, f"nothing that it says holds of {entry.apply_to}")
-        elif self._matches(title, entry.pattern):
-            value = Policy(entry.pattern, entry.priority, {ALTERNATE_EXCHANGE: alternate})
-            self._rule("policies", title, POLICY, vhost, entry.name, "", value)
+        self._policy(POLICY, entry, vhost)
 
     # -- inside
+
+    def _operator_policy(self, entry: ParameterEntry, vhost: str) -> None:
+        try:
+            said = PolicyEntry.model_validate(entry.value | {"name": entry.name})
+        except (TypeError, ValueError):
+            self._found.leave_out(titled("operator policy", entry.name, vhost), "it is not written as one is")
+        else:
+            self._policy(OPERATOR_POLICY, said, vhost)
+
+    def _policy(self, kind: str, entry: PolicyEntry, vhost: str) -> None:
+        title = titled(kind.replace("_", " "), entry.name, vhost)
+        value = Policy(entry.pattern, entry.priority, entry.definition, entry.apply_to)
+        try:
+            check_policy(value, kind == OPERATOR_POLICY)
+        except ValueError as error:
+            self._found.leave_out(title, str(error))
+        else:
+            if self._matches(title, entry.pattern):
+                self._rule(SECTIONS[kind], title, kind, vhost, entry.name, "", value)
 
     def _limit_vhost(self, vhost: str, limits: Any) -> None:
         for limit, most in _limits(limits):

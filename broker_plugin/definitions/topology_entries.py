@@ -23,7 +23,7 @@ from txobserver.configuration import (
     exchange_step,
     queue_step,
 )
-from txobserver.rules import ALTERNATE_EXCHANGE
+from txobserver.policies import ALTERNATE_EXCHANGE
 from txobserver.vhosts import full_name, local_name
 
 NOT_DURABLE: Final = "it is not durable, so it does not outlive its primary: clients declare it"

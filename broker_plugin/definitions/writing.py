@@ -8,12 +8,14 @@ from typing import Any
 
 from broker_plugin.definitions.access_entries import VHOST_LIMITS, written_hash
 from broker_plugin.definitions.state import DefinitionsHeld
+from txobserver.policies import Policy
 from txobserver.rules import (
+    OPERATOR_POLICY,
+    POLICY,
     USER_LIMIT,
     VHOST_LIMIT,
     Limit,
     Permission,
-    Policy,
     Rule,
     TopicPermission,
     Vhost,
@@ -72,8 +74,8 @@ def _plain(value: object) -> object:
 def _scoped(state: DefinitionsHeld, rules: list[Rule]) -> Row:
     """The sections of what stands in virtual hosts."""
     return {
-        "parameters": _limits_of_vhosts(rules),
-        "policies": [_policy(rule, rule.value) for rule in rules if isinstance(rule.value, Policy)],
+        "parameters": [*_limits_of_vhosts(rules), *map(_operator_policy, _policies(rules, OPERATOR_POLICY))],
+        "policies": _policies(rules, POLICY),
         "queues": [_queue(each) for each in sorted(state.queues, key=lambda spec: spec.name)],
         "exchanges": [_exchange(each) for each in sorted(state.exchanges, key=lambda spec: spec.name)],
         "bindings": [_binding(each) for each in state.bindings],
@@ -126,9 +128,19 @@ def _limits_of_vhosts(rules: list[Rule]) -> list[Row]:
     ]
 
 
+def _policies(rules: list[Rule], kind: str) -> list[Row]:
+    return [_policy(rule, rule.value) for rule in rules if rule.kind == kind and isinstance(rule.value, Policy)]
+
+
 def _policy(rule: Rule, value: Policy) -> Row:
-    said = {"pattern": value.pattern, "apply-to": "exchanges", "definition": value.definition}
+    said = {"pattern": value.pattern, "apply-to": value.apply_to, "definition": value.definition}
     return {"vhost": rule.vhost, "name": rule.name, **said, "priority": value.priority}
+
+
+def _operator_policy(row: Row) -> Row:
+    """It is a parameter in a file, and a policy in all other respects."""
+    vhost, name = row.pop("vhost"), row.pop("name")
+    return {"vhost": vhost, "component": OPERATOR_POLICY, "name": name, "value": row}
 
 
 def _queue(spec: Any) -> Row:

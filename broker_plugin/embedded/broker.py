@@ -29,7 +29,7 @@ from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
 from txobserver.outcomes import PreparedBranch
 from txobserver.ports.ledger import Content, Ledger
-from txobserver.rules import CLEAR_POLICY, CLEAR_VHOST, SET_POLICY, SET_VHOST
+from txobserver.rules import CLEAR_VHOST, OF_POLICIES, SET_VHOST
 from txobserver.vhosts import DEFAULT_VHOST
 
 SWEPT = 2000
@@ -80,6 +80,8 @@ class EmbeddedBroker(Serving):
         """It is ``now``, in seconds on a clock of the caller's choice."""
         if self._branches is not None:
             self._branches.tick(now)
+        if not self._locking_branches():
+            self.operations.expiry.tick(now)
 
     # -- connections
 
@@ -161,7 +163,7 @@ class EmbeddedBroker(Serving):
             self._expulsions.begin([each for each in self._sessions if each.user == step.name], user_deleted(step.name))
         elif step.operation == SET_VHOST:
             replicated.add_vhost(step.name)
-        elif step.operation in (SET_POLICY, CLEAR_POLICY):
+        elif step.operation in OF_POLICIES:
             self.policies.forget()
             self.topology.routes.clear()
         elif step.operation == CLEAR_VHOST:

@@ -36,7 +36,6 @@ QUEUE_ARGUMENTS = (
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
     _NO_LIMIT,
-    "x-expires",
     "x-max-length",
     "x-max-length-bytes",
     MAX_PRIORITY,

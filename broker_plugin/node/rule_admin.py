@@ -12,17 +12,17 @@ import msgspec
 from broker_plugin.admin.server import CommandRefused, Handler
 from broker_plugin.embedded.rights.patterns import PatternRefused, matcher
 from broker_plugin.node.audited_changes import AuditedChanges, text_in
+from txobserver.policies import ALL, APPLIES_TO, LARGEST_PRIORITY, Policy, check_policy
 from txobserver.refusal import Refusal
 from txobserver.rules import (
-    ALTERNATE_EXCHANGE,
     LARGEST_LIMIT,
     OF_USERS,
-    POLICY,
+    OPERATOR_POLICY,
+    POLICIES,
     VALUE_OF,
     VHOST,
     Limit,
     Permission,
-    Policy,
     Rule,
     TopicPermission,
     Value,
@@ -70,8 +70,8 @@ class RuleAdmin:
         step = clear_rule_step(kind, vhost, name, scope)
         if kind == VHOST:
             sentence = f"there is no virtual host {name!r}, or it is being deleted; see `txha vhosts list`"
-        elif kind == POLICY:
-            sentence = f"there is no policy {name!r} in virtual host {vhost!r}"
+        elif kind in POLICIES:
+            sentence = f"there is no {kind.replace('_', ' ')} {name!r} in virtual host {vhost!r}"
         else:
             sentence = f"there is no {kind.replace('_', ' ')} of {name!r}" + (f" for {scope!r}" if scope else "")
         await self._changes.change(
@@ -101,7 +101,7 @@ def _value(kind: str, arguments: dict[str, Any]) -> Value:
     if VALUE_OF[kind] is Vhost:
         return _vhost(arguments)
     if VALUE_OF[kind] is Policy:
-        return _policy(arguments)
+        return _policy(arguments, kind == OPERATOR_POLICY)
     if VALUE_OF[kind] is Limit:
         most = arguments.get("most")
         if type(most) is not int or not -1 <= most <= LARGEST_LIMIT:
@@ -121,18 +121,22 @@ def _vhost(arguments: dict[str, Any]) -> Vhost:
     return Vhost(description, tuple(sorted(set(tags))))
 
 
-def _policy(arguments: dict[str, Any]) -> Policy:
+def _policy(arguments: dict[str, Any], of_operators: bool) -> Policy:
     """Raises CommandRefused."""
     priority, definition = arguments.get("priority", 0), arguments.get("definition")
-    if type(priority) is not int or not -LARGEST_LIMIT <= priority <= LARGEST_LIMIT:
-        raise CommandRefused(f"a priority is a whole number from {-LARGEST_LIMIT} to {LARGEST_LIMIT}")
-    if not isinstance(definition, dict) or not definition:
-        raise CommandRefused(f"a definition is an object with {ALTERNATE_EXCHANGE}")
-    if unknown := sorted(definition.keys() - {ALTERNATE_EXCHANGE}):
-        raise CommandRefused(f"{unknown[0]!r} in a policy would have no effect here; leave it out")
-    if not isinstance(definition[ALTERNATE_EXCHANGE], str):
-        raise CommandRefused(f"{ALTERNATE_EXCHANGE} is the name of an exchange")
-    return Policy(_pattern(arguments, "pattern"), priority, definition)
+    apply_to = arguments.get("apply_to", ALL)
+    if type(priority) is not int:
+        raise CommandRefused(f"a priority is a whole number from {-LARGEST_PRIORITY} to {LARGEST_PRIORITY}")
+    if not isinstance(definition, dict):
+        raise CommandRefused("a definition is an object of JSON")
+    if not isinstance(apply_to, str):
+        raise CommandRefused(f"apply_to is one of {', '.join(APPLIES_TO)}")
+    policy = Policy(_pattern(arguments, "pattern"), priority, definition, apply_to)
+    try:
+        check_policy(policy, of_operators)
+    except ValueError as error:
+        raise CommandRefused(str(error)) from None
+    return policy
 
 
 def _pattern(arguments: dict[str, Any], key: str) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pika
 import pika.exceptions
 
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.waiting import wait_until
+from tests.processes.test_http import NAMES
 from tests.processes.test_users import taken_over, txha
 
 QUEUES = "lost-0", "lost-1"
@@ -137,3 +142,50 @@ def judged(publishers: list[Publisher], spans: list[Span], found: list[list[str]
                     or any(f"{publisher.node}/{number}" in each for each in held)
                 ), f"{publisher.node}/{number} is lost"
             queue, since = following, after + 1
+
+
+def test_an_operator_policy_lets_queues_go_on_all_nodes_also_after_a_kill(tmp_path: Path) -> None:
+    """Set at a backup. What has a consumer stays; what comes to the next primary unused goes there."""
+    directory = tmp_path / "c"
+    with LocalCluster(directory, 3, "--restart") as cluster:
+        wait_until(lambda: taken_over(directory), 20, "users")
+        wait_until(cluster.all_ready, 30, "all nodes")
+        declare(cluster, "idle", "^kept")
+        primary = cluster.primary()
+        assert primary is not None
+        backup = str(directory / f"node-{(NAMES.index(primary) + 1) % 3 + 1}" / "node.toml")
+        with pika.BlockingConnection(pika.URLParameters(cluster.urls[0])) as connection:
+            channel = connection.channel()
+            channel.queue_declare("used", durable=True)
+            channel.basic_consume("used", lambda *_: None)
+            txha("operator-policies", "set", "bound", "^(idle|used)", '{"expires": 600}', "--config", backup)
+            wait_until(lambda: "idle" not in queues(cluster), 30, "the end of a queue that is not used")
+            connection.process_data_events(0)
+            assert "used" in queues(cluster)
+        wait_until(lambda: "used" not in queues(cluster), 30, "its end without the consumer")
+        declare(cluster, "idle2")
+        os.kill(cluster.pid(primary), signal.SIGKILL)
+        wait_until(lambda: cluster.primary() not in (None, primary), 30, "another primary")
+        wait_until(lambda: "idle2" not in queues(cluster), 60, "the end of what the former primary left")
+        wait_until(cluster.all_ready, 60, "all nodes")
+        assert queues(cluster) == {"^kept"}
+        (parameter,) = definitions(cluster)["parameters"]
+        assert parameter["component"] == "operator_policy"
+        assert parameter["value"]["definition"] == {"expires": 600}
+
+
+def declare(cluster: LocalCluster, *names: str) -> None:
+    with pika.BlockingConnection(pika.URLParameters(cluster.urls[0])) as connection:
+        for name in names:
+            connection.channel().queue_declare(name, durable=True)
+
+
+def queues(cluster: LocalCluster) -> set[str]:
+    """As definitions say them: to look at a queue would be to use it."""
+    return {each["name"] for each in definitions(cluster)["queues"]}
+
+
+def definitions(cluster: LocalCluster) -> dict[str, Any]:
+    said = txha("definitions", "export", "-", "--dir", str(cluster.directory))
+    found: dict[str, Any] = json.JSONDecoder().raw_decode(said)[0]
+    return found

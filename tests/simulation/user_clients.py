@@ -18,8 +18,10 @@ from txobserver.audited import Origin, audited_step
 from txobserver.batch import load_step
 from txobserver.configuration import BindingSpec, ExchangeSpec, binding_step, exchange_step, queue_step
 from txobserver.events import Configure
+from txobserver.policies import EXPIRES, QUEUES, Policy
 from txobserver.rules import (
     MAX_CONNECTIONS,
+    OPERATOR_POLICY,
     PERMISSION,
     POLICY,
     TOPIC_PERMISSION,
@@ -27,7 +29,6 @@ from txobserver.rules import (
     VHOST,
     Limit,
     Permission,
-    Policy,
     Rule,
     TopicPermission,
     Vhost,
@@ -46,7 +47,7 @@ LOADED = "loaded a", "loaded b", "loaded c"
 """Queues that only steps with parts declare"""
 UNLABELLED = {
     *("user.delete", "permission.clear", "topic_permission.clear", "user_limit.clear"),
-    *("vhost.clear", "vhost.gone", "policy.clear"),
+    *("vhost.clear", "vhost.gone", "policy.clear", "operator_policy.clear"),
 }
 """Steps whose arguments have no room for a label"""
 KEPT = 5
@@ -152,9 +153,14 @@ class UserOperator:
     def _vhost(self, label: str) -> Configure:
         what, vhost = self._chance.random(), self._chance.choice(VHOSTS)
         if what < 0.15:
-            return set_rule_step(Rule(POLICY, vhost, "p", "", Policy(label, 0, {"alternate-exchange": "e"})))
+            return set_rule_step(self._policy(vhost, label))
         if what < 0.2:
-            return clear_rule_step(POLICY, vhost, "p")
+            return clear_rule_step(self._chance.choice((POLICY, OPERATOR_POLICY)), vhost, "p")
         if what < 0.5:
             return set_rule_step(Rule(VHOST, vhost, vhost, "", Vhost(label)))
         return clear_rule_step(VHOST, vhost, vhost) if what < 0.75 else vhost_gone_step(vhost)
+
+    def _policy(self, vhost: str, label: str) -> Rule:
+        if self._chance.random() < 0.5:
+            return Rule(POLICY, vhost, "p", "", Policy(label, 0, {"alternate-exchange": "e"}))
+        return Rule(OPERATOR_POLICY, vhost, "p", "", Policy(label, 0, {EXPIRES: 1 + len(label)}, QUEUES))

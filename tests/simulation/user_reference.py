@@ -18,7 +18,7 @@ Rules = dict[tuple[str, ...], tuple[Any, ...]]
 Change = tuple[int, str, str, str, str]
 """What is kept of an operator's step: its number, the operation, the name, whose it was, why it was not carried out"""
 AUDITED = "access.audited"
-KINDS = "permission.", "topic_permission.", "user_limit.", "vhost.", "policy."
+KINDS = "permission.", "topic_permission.", "user_limit.", "vhost.", "policy.", "operator_policy."
 ABOUT_USERS = "user.", *KINDS, "definitions.load", AUDITED
 
 
@@ -168,7 +168,7 @@ class UserReference:
         there = self.rules.get(("vhost", vhost, vhost, ""))
         if kind == "vhost":
             refusal = "being deleted" if there and there[2] else None
-        elif kind != "policy" and name not in self.users:
+        elif kind not in ("policy", "operator_policy") and name not in self.users:
             refusal = "gone"
         else:
             refusal = "no virtual host" if vhost and (there is None or there[2]) else None

@@ -23,12 +23,12 @@ from txobserver.configuration import (
 )
 from txobserver.events import Configure
 from txobserver.ids import Position
+from txobserver.policies import LONGEST_PATTERN, Policy
 from txobserver.ports.store import MemoryBase, Meta
 from txobserver.refusal import Refusal
 from txobserver.rule_table import vhosts_going
 from txobserver.rules import (
     LARGEST_LIMIT,
-    LONGEST_PATTERN,
     MAX_CHANNELS,
     MAX_CONNECTIONS,
     MAX_QUEUES,
@@ -41,7 +41,6 @@ from txobserver.rules import (
     VHOST_LIMIT,
     Limit,
     Permission,
-    Policy,
     Rule,
     TopicPermission,
     Value,
@@ -202,13 +201,6 @@ def test_the_history_shows_what_a_rule_was_and_is() -> None:
         Rule(VHOST, "v", "v", "", Vhost("", ("a", "a"))),
         Rule(VHOST, "v", "v", "", Vhost("", ("",))),
         Rule(VHOST, "v", "v", "", SOME),
-        Rule(POLICY, "/", "p", "x", POLICY_VALUE),
-        Rule(POLICY, "", "p", "", POLICY_VALUE),
-        Rule(POLICY, "/", "p", "", Policy("x" * 1025, 0, {"alternate-exchange": "e"})),
-        Rule(POLICY, "/", "p", "", Policy("", 2**31, {"alternate-exchange": "e"})),
-        Rule(POLICY, "/", "p", "", Policy("", 0, {})),
-        Rule(POLICY, "/", "p", "", Policy("", 0, {"alternate-exchange": "e", "message-ttl": "1"})),
-        Rule(POLICY, "/", "p", "", Policy("", 0, {"alternate-exchange": "e" * 4096})),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused_before_it_is_kept(rule: Rule) -> None:
@@ -324,19 +316,6 @@ def test_no_name_of_one_virtual_host_is_a_full_name_in_another() -> None:
     names = ["", "q", "\0", "\0v\0q", "\0/\0q", "v\0q", "\0\0", "/"]
     full = [full_name(where, name) for where in ("/", "v", "v/", "") for name in names]
     assert len(set(full)) == len(full)
-
-
-def test_a_policy_is_of_a_virtual_host_and_of_no_user() -> None:
-    access = kept()
-    policy = Rule(POLICY, "/", "u", "", POLICY_VALUE)
-    assert applied(access, set_rule_step(policy)) is None
-    assert applied(access, set_rule_step(msgspec.structs.replace(policy, vhost="v"))) is Refusal.NO_VHOST
-    applied(access, audited_step(set_rule_step(policy), Origin("root", "::1", "a", 1), 10))
-    shown = '{"vhost":"/","pattern":"^e","priority":0,"definition":{"alternate-exchange":"e"}}'
-    assert access.changes[-1].after == shown
-    applied(access, delete_user_step("u"))
-    assert rules(access) == [policy]
-    assert applied(access, clear_rule_step(POLICY, "/", "u")) is None
 
 
 @pytest.mark.parametrize(

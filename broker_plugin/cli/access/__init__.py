@@ -1,1 +1,1 @@
-"""``txha users``, ``vhosts``, ``permissions``, ``topic-permissions``, ``limits``, ``policies``."""
+"""``txha users``, ``vhosts``, ``permissions``, ``limits``, ``policies``, and what is like them."""

@@ -1,4 +1,4 @@
-"""``txha policies``: what holds of all exchanges whose names fit a pattern."""
+"""``txha policies`` and ``operator-policies``: what holds of all exchanges or queues whose names fit a pattern."""
 
 from __future__ import annotations
 
@@ -11,50 +11,91 @@ from broker_plugin.cli.access.cluster_asked import Config
 from broker_plugin.cli.access.rules import OnlyVhost, Vhost, changed, listed
 from broker_plugin.cli.asking import BadArgument, Json, OptionalDir
 from broker_plugin.definitions.keys import KeyTwice, checked_json
-from txobserver.rules import ALTERNATE_EXCHANGE, POLICY
+from txobserver.policies import ALL, ALTERNATE_EXCHANGE, APPLIES_TO, EXPIRES, QUEUES
+from txobserver.rules import OPERATOR_POLICY, POLICY
 from txobserver.vhosts import DEFAULT_VHOST
 
-app = typer.Typer(help="Give exchanges an alternate exchange by their names.", no_args_is_help=True)
+app = typer.Typer(
+    help="Give exchanges an alternate exchange, and queues an expiry, by their names.", no_args_is_help=True
+)
+operators = typer.Typer(
+    help="Bound what policies and declarations say of queues: the smaller number holds.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The policy's name.")]
+Pattern = Annotated[
+    str, typer.Argument(help="A regular expression, looked for anywhere in the name; an empty one fits every name.")
+]
+Priority = Annotated[int, typer.Option(help="Of two that fit, the one with the higher one holds.")]
+Said = Annotated[
+    str,
+    typer.Argument(
+        metavar="JSON", help=f'What holds: {{"{ALTERNATE_EXCHANGE}": "NAME"}}, {{"{EXPIRES}": MILLISECONDS}} or both.'
+    ),
+]
+OperatorsSay = Annotated[str, typer.Argument(metavar="JSON", help=f'What holds: {{"{EXPIRES}": MILLISECONDS}}.')]
+ApplyTo = Annotated[str, typer.Option(help=f"What it is of: {', '.join(APPLIES_TO)}.")]
+NEGATIVE_PRIORITY = {"ignore_unknown_options": True}
+"""Settings of a command that takes one"""
 
 
 @app.command("list")
 def policies_list(
     vhost: OnlyVhost = None, dir: OptionalDir = None, config: Config = None, as_json: Json = False
 ) -> None:
-    """List the policies. Of those that fit an exchange, the one with the highest priority holds."""
-    from broker_plugin.cli.tables import policies_table
-
-    rows = listed(dir, config, [POLICY], None, vhost)
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-    else:
-        policies_table(rows)
+    """List the policies. Of those that fit a name, the one with the highest priority holds."""
+    _list(listed(dir, config, [POLICY], None, vhost), as_json)
 
 
-@app.command("set", context_settings={"ignore_unknown_options": True})  # for a negative priority
+@operators.command("list")
+def operator_policies_list(
+    vhost: OnlyVhost = None, dir: OptionalDir = None, config: Config = None, as_json: Json = False
+) -> None:
+    """List the operator policies. Of those that fit a name, the one with the highest priority holds."""
+    _list(listed(dir, config, [OPERATOR_POLICY], None, vhost), as_json)
+
+
+@app.command("set", context_settings=NEGATIVE_PRIORITY)
 def policies_set(
     name: Name,
-    pattern: Annotated[
-        str, typer.Argument(help="A regular expression, looked for anywhere in the name; an empty one fits every name.")
-    ],
-    definition: Annotated[
-        str, typer.Argument(metavar="JSON", help=f'What holds: {{"{ALTERNATE_EXCHANGE}": "NAME"}}.')
-    ],
-    priority: Annotated[int, typer.Option(help="Of two that fit, the one with the higher one holds.")] = 0,
+    pattern: Pattern,
+    definition: Said,
+    priority: Priority = 0,
+    apply_to: ApplyTo = ALL,
     vhost: Vhost = DEFAULT_VHOST,
     dir: OptionalDir = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Set a policy. It holds at once, for exchanges that are declared and for those that will be.
+    """Set a policy. It holds at once, for what is declared and for what will be.
 
-    An exchange that was declared with an alternate exchange keeps that one.
+    An exchange that was declared with an alternate exchange keeps that one. Of several expiries of a queue (its own,
+    that of a policy, that of an operator policy) the smallest holds.
     """
     rule = {"kind": POLICY, "vhost": vhost, "name": name, "pattern": pattern, "priority": priority}
-    rule["definition"] = _object(definition)
+    rule |= {"definition": _object(definition), "apply_to": apply_to}
     changed(dir, config, "rules.set", rule, f"policy {name} holds in {vhost}", as_json)
+
+
+@operators.command("set", context_settings=NEGATIVE_PRIORITY)
+def operator_policies_set(
+    name: Name,
+    pattern: Pattern,
+    definition: OperatorsSay,
+    priority: Priority = 0,
+    apply_to: ApplyTo = QUEUES,
+    vhost: Vhost = DEFAULT_VHOST,
+    dir: OptionalDir = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Set an operator policy. It holds at once, for queues that are declared and for those that will be.
+
+    Of several expiries of a queue (its own, that of a policy, that of an operator policy) the smallest holds.
+    """
+    rule = {"kind": OPERATOR_POLICY, "vhost": vhost, "name": name, "pattern": pattern, "priority": priority}
+    rule |= {"definition": _object(definition), "apply_to": apply_to}
+    changed(dir, config, "rules.set", rule, f"operator policy {name} holds in {vhost}", as_json)
 
 
 @app.command("clear")
@@ -64,6 +105,24 @@ def policies_clear(
     """Take a policy away."""
     rule = {"kind": POLICY, "vhost": vhost, "name": name}
     changed(dir, config, "rules.clear", rule, f"policy {name} holds no more in {vhost}", as_json)
+
+
+@operators.command("clear")
+def operator_policies_clear(
+    name: Name, vhost: Vhost = DEFAULT_VHOST, dir: OptionalDir = None, config: Config = None, as_json: Json = False
+) -> None:
+    """Take an operator policy away."""
+    rule = {"kind": OPERATOR_POLICY, "vhost": vhost, "name": name}
+    changed(dir, config, "rules.clear", rule, f"operator policy {name} holds no more in {vhost}", as_json)
+
+
+def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
+    from broker_plugin.cli.tables import policies_table
+
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        policies_table(rows)
 
 
 def _object(text: str) -> dict[str, Any]:

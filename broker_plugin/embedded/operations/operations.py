@@ -7,6 +7,7 @@ from broker_plugin.embedded.operations.branch_operations import BranchOperations
 from broker_plugin.embedded.operations.consumer_operations import ConsumerOperations
 from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations
 from broker_plugin.embedded.operations.queue_deletions import QueueDeletions
+from broker_plugin.embedded.operations.queue_expiry import QueueExpiry
 from broker_plugin.embedded.operations.queue_operations import QueueOperations
 from broker_plugin.embedded.operations.vhost_deletions import VhostDeletions
 from broker_plugin.embedded.serving import Serving
@@ -21,5 +22,6 @@ class Operations:
         self.deletions = QueueDeletions(broker, self.exchanges)
         self.queues = QueueOperations(broker, self.deletions)
         self.consumers = ConsumerOperations(broker, self.deletions)
+        self.expiry = QueueExpiry(broker, self.deletions)
         self.vhosts = VhostDeletions(broker, self.deletions)
         self.branches = BranchOperations(broker)

@@ -135,9 +135,10 @@ class QueueDeletions:
     def consumer_left(self, queue: Queue) -> None:
         """A consumer was cancelled or has gone: an auto-delete queue goes with its last one."""
         if queue.auto_delete and not queue.consumers and not queue.deleted:
-            self._broker.locks.run(("queue", queue.name), partial(self._delete_unused, queue))
+            self._broker.locks.run(("queue", queue.name), partial(self.delete_unused, queue))
 
-    def _delete_unused(self, queue: Queue) -> None:
+    def delete_unused(self, queue: Queue) -> None:
+        """A queue goes by itself, unless a consumer has come, or it is gone. Under the lock of its name."""
         if queue.deleted or queue.consumers or not self._broker.active:
             return
         if isinstance(queue, DurableQueue):

@@ -64,7 +64,12 @@ class QueueOperations:
 
     def declare_passive(self, channel: Requester, name: str, reply: Declared) -> None:
         """queue.declare with ``passive``: only look."""
-        channel.when_quiet(lambda: reply(queue_state(self._broker.accessible_queue(name, channel.owner))))
+        channel.when_quiet(partial(self._look, channel, name, reply))
+
+    def _look(self, channel: Requester, name: str, reply: Declared) -> None:
+        queue = self._broker.accessible_queue(name, channel.owner)
+        queue.touched = True
+        reply(queue_state(queue))
 
     def _declare(self, channel: Requester, request: QueueDeclare, reply: Declared) -> None:
         channel.owner.rights.check(CONFIGURE, QUEUE, request.name)
@@ -72,6 +77,7 @@ class QueueOperations:
         queue = self._broker.topology.queues.get(request.name)
         if queue is not None:
             self._check_equivalent(queue, request, channel.owner)
+            queue.touched = True
             reply(queue_state(queue))
             return
         self._check_number(channel.owner, request.name)

@@ -32,6 +32,7 @@ class TakingOver:
         self._operations = operations
         self._ended = False
         operations.exchanges.take_over()
+        operations.expiry.take_over()
         self._stages = _stages(broker, operations, replicated, branches)
         broker.loading = True
         self._go_on()

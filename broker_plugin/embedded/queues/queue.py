@@ -21,7 +21,8 @@ Getter = Callable[["Taken | None"], None]
 
 
 class Queue(ABC):
-    """``owner`` is the connection that holds an exclusive queue.
+    """``owner`` is the connection that holds an exclusive queue. ``touched``: it was declared, was asked for a
+    message or has lost a consumer since it was last looked at whether it expires.
 
     Of the consumers those stand in a line that may be able to take a message, in the order in which they are served.
     One that turns out to be full leaves it until ``may_take``, so that no message costs in proportion to their number.
@@ -41,6 +42,7 @@ class Queue(ABC):
         self.owner = owner
         self.deleted = False
         self.exclusive_consumer = False
+        self.touched = True
         self.consumers: dict[Subscriber, None] = {}
         self._line: OrderedDict[Subscriber, None] = OrderedDict()
         self._getters: deque[Getter] = deque()
@@ -78,6 +80,11 @@ class Queue(ABC):
     @abstractmethod
     def _prepare(self) -> None:
         """The end of a turn's work: make sure that what is wanted next will be there."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether consumers are there, or clients or branches hold messages of it."""
+        return bool(self.consumers or self._getters or self.out or self._returns)
 
     # -- given back, and filled, piece by piece
 
@@ -136,6 +143,7 @@ class Queue(ABC):
     def get(self, getter: Getter) -> None:
         """One message, as soon as one may be handed out; those who came first are served first."""
         self._getters.append(getter)
+        self.touched = True
         self.wake()
 
     def forget_getter(self, getter: Getter) -> None:
@@ -160,6 +168,7 @@ class Queue(ABC):
         self.consumers.pop(consumer, None)  # of a queue that is gone it may not be there any more
         self._line.pop(consumer, None)
         self.exclusive_consumer = False
+        self.touched = True
 
     def hold(self) -> None:
         """Hand out nothing until ``release``: what stands in the queue is being purged or deleted."""

@@ -1,13 +1,15 @@
-"""Which policy holds of an exchange: of those in its virtual host that fit its name, that of the highest priority.
+"""Which policy holds of an exchange or a queue: of those in its virtual host that fit its name, that of the highest
+priority.
 
-Nothing is kept with an exchange, so a change of a policy holds for what is declared and for what will be.
+Nothing is kept with what is declared, so a change of a policy holds for what is declared and for what will be.
 """
 
 from __future__ import annotations
 
 from broker_plugin.embedded.rights.patterns import fits
 from broker_plugin.embedded.rights.rights_book import RightsBook
-from txobserver.rules import ALTERNATE_EXCHANGE, Policy
+from txobserver.policies import ALL, ALTERNATE_EXCHANGE, EXCHANGES, EXPIRES, QUEUES, Definition, Policy
+from txobserver.rules import OPERATOR_POLICY, POLICIES, POLICY, Rule
 from txobserver.vhosts import beside, parts_of
 
 REMEMBERED = 10_000
@@ -21,7 +23,7 @@ class Policies:
 
     def __init__(self, rights: RightsBook) -> None:
         self._rights = rights
-        self._of: dict[str, list[Policy]] | None = None
+        self._of: dict[tuple[str, str], list[Policy]] | None = None
         self._alternates: dict[str, str | None] = {}
 
     def forget(self) -> None:
@@ -34,24 +36,38 @@ class Policies:
         if exchange not in self._alternates:
             if len(self._alternates) >= REMEMBERED:
                 self._alternates.clear()
-            self._alternates[exchange] = self._found(exchange)
+            given = self._said(POLICY, EXCHANGES, exchange).get(ALTERNATE_EXCHANGE)
+            self._alternates[exchange] = beside(exchange, given) if isinstance(given, str) else None
         return self._alternates[exchange]
 
-    def _found(self, exchange: str) -> str | None:
-        vhost, name = parts_of(exchange)
-        for policy in self._known().get(vhost, ()):
-            if fits(policy.pattern or EVERY_NAME, name):
-                return beside(exchange, policy.definition[ALTERNATE_EXCHANGE])
-        return None
+    def expiry_of(self, queue: str) -> int | None:
+        """Milliseconds after which a queue goes, by its full name, if it is not used: the smaller of what a policy and
+        an operator policy say. None: neither says that it goes."""
+        given = [self._said(kind, QUEUES, queue).get(EXPIRES) for kind in (POLICY, OPERATOR_POLICY)]
+        return min((each for each in given if isinstance(each, int)), default=None)
 
-    def _known(self) -> dict[str, list[Policy]]:
-        """By virtual hosts; those with a higher priority come first, and among equals the first by name."""
+    def let_expire(self) -> bool:
+        """Whether any policy says that queues go."""
+        return any(EXPIRES in each.definition for policies in self._known().values() for each in policies)
+
+    def _said(self, kind: str, of: str, full_name: str) -> Definition:
+        vhost, name = parts_of(full_name)
+        for policy in self._known().get((kind, vhost), ()):
+            if policy.apply_to in (of, ALL) and fits(policy.pattern or EVERY_NAME, name):
+                return policy.definition
+        return {}
+
+    def _known(self) -> dict[tuple[str, str], list[Policy]]:
+        """By kinds and virtual hosts; those with a higher priority come first, and among equals the first by name."""
         if self._of is None:
             access = self._rights.access
-            rules = {} if access is None else access().rules
-            found = [(-rule.value.priority, rule) for rule in rules.values() if isinstance(rule.value, Policy)]
+            rules = [] if access is None else [each for each in access().rules.values() if each.kind in POLICIES]
             self._of = {}
-            for _, rule in sorted(found, key=lambda each: (each[0], each[1].name)):
+            for rule in sorted(rules, key=_precedence):
                 if isinstance(rule.value, Policy):
-                    self._of.setdefault(rule.vhost, []).append(rule.value)
+                    self._of.setdefault((rule.kind, rule.vhost), []).append(rule.value)
         return self._of
+
+
+def _precedence(rule: Rule) -> tuple[int, str]:
+    return -rule.value.priority if isinstance(rule.value, Policy) else 0, rule.name

@@ -29,6 +29,8 @@ from broker_plugin.embedded.unsupported import MAX_PRIORITY
 from txobserver.octets import as_sent
 from txobserver.vhosts import beside, local_name, vhost_of
 
+EXPIRES = "x-expires"
+"""The argument of queue.declare: in how many milliseconds the queue goes, if it is not used"""
 ROUTES_KEPT = 10_000
 """More routes than this are not remembered: routing keys may be different for every message."""
 ROUTED_KEPT = 1_000_000
@@ -79,10 +81,11 @@ class Topology:
     """What is declared at this node by full names, and ``routes``, the routes that are remembered.
 
     ``queues_in``: how many queues each virtual host has. ``prioritised``: names of the queues that were declared with
-    priorities. ``size``: bytes that all of it is counted for; ``most``: how many those may be. ``walked``: how many
-    exchanges and bindings the last ``route`` has looked at; ``compared``: with how many headers of bindings it has
-    compared those of the message. ``to_sweep`` is called when there is something to be swept out.
-    ``alternate_of`` tells which alternate exchange a policy gives to an exchange that was declared without one.
+    priorities; ``expiring``: of those that were with an expiry. ``size``: bytes that all of it is counted for;
+    ``most``: how many those may be. ``walked``: how many exchanges and bindings the last ``route`` has looked at;
+    ``compared``: with how many headers of bindings it has compared those of the message. ``to_sweep`` is called when
+    there is something to be swept out. ``alternate_of`` tells which alternate exchange a policy gives to an exchange
+    that was declared without one.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Topology:
         self.exchanges = predeclared()
         self.queues: dict[str, Queue] = {}
         self.prioritised: dict[str, None] = {}
+        self.expiring: dict[str, None] = {}
         self.queues_in: Counter[str] = Counter()
         self.routes: dict[tuple[str, str], Route] = {}
         self._targets: dict[Destination, Target] = {}
@@ -186,6 +190,9 @@ class Topology:
         self.size += queue_bytes(queue.name, queue.arguments)
         if MAX_PRIORITY in queue.arguments:
             self.prioritised[queue.name] = None
+        self.expiring.pop(queue.name, None)
+        if EXPIRES in queue.arguments:
+            self.expiring[queue.name] = None
         self.routes.clear()
 
     def remove_queue(self, name: str) -> list[str]:
@@ -195,6 +202,7 @@ class Topology:
             self.size -= queue_bytes(name, gone.arguments)
             self.queues_in.subtract((vhost_of(name),))
         self.prioritised.pop(name, None)
+        self.expiring.pop(name, None)
         self.routes.clear()
         return self._remove_target(Destination(True, name))
 

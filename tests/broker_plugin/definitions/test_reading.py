@@ -125,7 +125,15 @@ CANNOT_BE: list[tuple[dict[str, Any], str, str]] = [
         "topic permission for 'e' of 'x'",
         "no such user",
     ),
-    (entry("parameters", **VHOSTED, component="operator_policy", name="o", value={}), "operator policy 'o'", "effect"),
+    *(
+        (entry("parameters", **VHOSTED, component="operator_policy", name="o", value=value), "operator policy 'o'", why)
+        for value, why in (
+            ({}, "not written as one"),
+            (3, "not written as one"),
+            ({"pattern": "", "definition": {"max-length": 1}, "apply-to": "queues"}, "'max-length'"),
+            ({"pattern": "(", "definition": {"expires": 1}}, "("),
+        )
+    ),
     (entry("parameters", **VHOSTED, component="shovel", name="s", value={}), "parameter of 'shovel' 's'", "no effect"),
     (
         entry("parameters", **VHOSTED, component="vhost-limits", name="limits", value=3),
@@ -138,7 +146,7 @@ CANNOT_BE: list[tuple[dict[str, Any], str, str]] = [
         "no effect",
     ),
     (entry("policies", **VHOSTED, name="p", pattern="", definition={"ha-mode": "all"}), "policy 'p'", "'ha-mode'"),
-    (entry("policies", **VHOSTED, name="p", pattern="", definition={}), "policy 'p'", "no alternate-exchange"),
+    (entry("policies", **VHOSTED, name="p", pattern="", definition={}), "policy 'p'", "or expires"),
     (entry("policies", **VHOSTED, name="p", pattern="(", definition={"alternate-exchange": "e"}), "policy 'p'", "("),
     (
         entry(
@@ -150,7 +158,7 @@ CANNOT_BE: list[tuple[dict[str, Any], str, str]] = [
             **{"apply-to": "queues"},
         ),
         "policy 'p'",
-        "holds of queues",
+        "'alternate-exchange' would have no effect",
     ),
     (entry("exchanges", **VHOSTED, name="e", type="x-delayed-message"), "exchange 'e'", "type 'x-delayed-message'"),
     (entry("exchanges", **VHOSTED, name="e", type="topic", durable=False), "exchange 'e'", "not durable"),

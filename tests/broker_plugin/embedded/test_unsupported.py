@@ -16,7 +16,6 @@ from tests.broker_plugin.embedded.harness import Client, Harness, properties
 ACTED_ON: dict[str, Any] = {
     "x-consumer-timeout": 60_000,
     "x-dead-letter-exchange": "dead",
-    "x-expires": 1000,
     "x-max-length": 5,
     "x-max-length-bytes": 5000,
     "x-max-priority": 9,

@@ -46,3 +46,17 @@ async def test_permissions_by_rabbitmqadmin() -> None:
         assert json.loads(await rabbitmqadmin(port, "-f", "raw_json", "list", "permissions")) == [shown]
         await rabbitmqadmin(port, "delete", "permission", "vhost=/", "user=mon")
         assert json.loads(await rabbitmqadmin(port, "-f", "raw_json", "list", "permissions")) == []
+
+
+async def test_policies_and_operator_policies_by_rabbitmqadmin() -> None:
+    async with served(FakeNode()) as (port, _):
+        for kind, listing in (("policy", "policies"), ("operator_policy", "operator_policies")):
+            given = ("name=p", "pattern=^q", 'definition={"expires":60000}', "priority=3", "apply-to=queues")
+            said = await rabbitmqadmin(port, "declare", kind, *given)
+            shown = {"vhost": "/", "name": "p", "pattern": "^q", "definition": {"expires": 60_000}, "priority": 3}
+            listed = json.loads(await rabbitmqadmin(port, "-f", "raw_json", "list", listing))
+            assert listed == [shown | {"apply-to": "queues"}], said
+        for kind in ("policy", "operator_policy"):
+            await rabbitmqadmin(port, "delete", kind, "name=p")
+        for listing in ("policies", "operator_policies"):
+            assert json.loads(await rabbitmqadmin(port, "-f", "raw_json", "list", listing)) == []

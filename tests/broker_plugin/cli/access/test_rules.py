@@ -191,7 +191,7 @@ def test_virtual_hosts_are_listed(node: Node) -> None:
 
 POLICY = {
     "kind": "policy", "vhost": "/", "name": "p", "scope": "", "pattern": "^e", "priority": -2,
-    "definition": {"alternate-exchange": "a"},
+    "definition": {"alternate-exchange": "a"}, "apply_to": "all",
 }
 
 
@@ -205,6 +205,15 @@ def test_a_policy_is_set_listed_and_cleared(node: Node) -> None:
     node.answer = [POLICY]
     assert json.loads(run(policies.app, "list", "--json")[1]) == [POLICY]
     assert "alternate-exchange" in run(policies.app, "list")[1]
+    assert run(policies.operators, "set", "p", "^q", '{"expires": 5}')[1] == "operator policy p holds in /, says b\n"
+    command, rule = node.asked.pop()
+    assert (command, rule["kind"], rule["definition"], rule["apply_to"]) == (
+        "rules.set", "operator_policy", {"expires": 5}, "queues",
+    )
+    assert run(policies.operators, "list", "--json")[0] == 0
+    assert node.asked.pop() == ("rules.list", {"kinds": ["operator_policy"]})
+    assert run(policies.operators, "clear", "p")[1] == "operator policy p holds no more in /, says b\n"
+    assert node.asked.pop() == ("rules.clear", {"kind": "operator_policy", "vhost": "/", "name": "p"})
     for wrong in ("{", "[]", "x"):
         with pytest.raises(BadArgument, match="a definition is an object of JSON"):
             run(policies.app, "set", "p", "^e", wrong)

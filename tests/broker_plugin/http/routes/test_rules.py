@@ -222,10 +222,16 @@ def test_a_policymaker_makes_policies_where_it_has_permissions(client: TestClien
         ({"pattern": "["}, "pattern: '[' is no pattern that can be matched here"),
         ({"priority": "1"}, "priority must be a whole number"),
         ({"priority": 2**31}, "priority must be a whole number"),
-        ({"definition": {}}, "definition must be an object with alternate-exchange"),
+        ({"definition": {}}, "a definition is an object with alternate-exchange"),
+        ({"definition": []}, "definition must be an object"),
         ({"definition": {"max-length": 1}}, "'max-length' would have no effect here"),
-        ({"definition": {"alternate-exchange": 1}}, "alternate-exchange must be the name of an exchange"),
-        ({"apply-to": "queues"}, "apply-to is all or exchanges"),
+        ({"definition": {"alternate-exchange": 1}}, "alternate-exchange is the name of an exchange"),
+        ({"apply-to": "queues"}, "'alternate-exchange' would have no effect here"),
+        ({"definition": {"expires": 1}}, "'expires' would have no effect here"),
+        ({"apply-to": "streams"}, "a policy applies to all, exchanges, queues"),
+        ({"apply-to": 1}, "apply-to must be a text"),
+        ({"apply-to": "all", "definition": {"expires": 0}}, "expires is a whole number of milliseconds"),
+        ({"apply-to": "all", "definition": {"expires": True}}, "expires is a whole number of milliseconds"),
         ({"x": 1}, "a policy has no 'x'"),
     ],
 )
@@ -235,10 +241,36 @@ def test_a_policy_that_cannot_be(given: dict[str, Any], reason: str, client: Tes
     assert node.only_default()
 
 
-def test_there_are_no_operator_policies(client: TestClient) -> None:
-    assert client.get("/api/operator-policies").json() == client.get("/api/operator-policies/%2F").json() == []
-    answer = client.put("/api/operator-policies/%2F/p", json={"pattern": "", "definition": {"max-length": 1}})
-    assert answer.status_code == 400 and answer.json()["reason"].startswith("nothing that an operator policy can say")
+OPERATORS = {"pattern": "^q", "definition": {"expires": 60_000}, "priority": 1, "apply-to": "queues"}
+
+
+def test_an_operator_policy_stands_beside_the_policies(client: TestClient) -> None:
+    path = "/api/operator-policies/%2F/p"
+    assert client.put("/api/policies/%2F/p", json=POLICY).status_code == 201
+    assert [client.put(path, json=OPERATORS).status_code for _ in range(2)] == [201, 204]
+    shown = {"vhost": "/", "name": "p", **OPERATORS}
+    assert client.get(path).json() == shown
+    assert client.get("/api/operator-policies").json() == client.get("/api/operator-policies/%2F").json() == [shown]
+    assert client.get("/api/policies").json() == [{"vhost": "/", "name": "p", **POLICY}]
+    assert [client.delete(path).status_code for _ in range(2)] == [204, 404] and client.get(path).status_code == 404
+    assert client.get("/api/policies/%2F/p").status_code == 200
+    assert client.put(path, json={"pattern": "", "definition": {"expires": 1}}).status_code == 201
+    assert client.get(path).json()["apply-to"] == "all"
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"definition": {"max-length": 1}}, "'max-length' would have no effect here"),
+        ({"definition": {"alternate-exchange": "e"}, "apply-to": "all"}, "'alternate-exchange' would have no effect"),
+        ({"definition": {}}, "a definition is an object with expires"),
+        ({"apply-to": "exchanges"}, "an operator policy is of queues, and says expires"),
+    ],
+)
+def test_an_operator_policy_that_cannot_be(given: dict[str, Any], reason: str, client: TestClient) -> None:
+    answer = client.put("/api/operator-policies/%2F/p", json=OPERATORS | given)
+    assert answer.status_code == 400 and answer.json()["reason"].startswith(reason)
+    assert client.get("/api/operator-policies").json() == []
 
 
 def test_limits_may_be_looked_at_where_the_user_has_something_to_do(client: TestClient) -> None:

@@ -34,6 +34,7 @@ PUT /api/policies/{vhost}/{name}
 DELETE /api/policies/{vhost}/{name}
 GET /api/operator-policies
 GET /api/operator-policies/{vhost}
+GET /api/operator-policies/{vhost}/{name}
 """
 MONITORING = """
 GET /api/nodes
@@ -70,6 +71,7 @@ DELETE /api/vhost-limits/{name}/{limit}
 PUT /api/user-limits/{name}/{limit}
 DELETE /api/user-limits/{name}/{limit}
 PUT /api/operator-policies/{vhost}/{name}
+DELETE /api/operator-policies/{vhost}/{name}
 GET /api/definitions
 POST /api/definitions
 GET /api/definitions/{vhost}

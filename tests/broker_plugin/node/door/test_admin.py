@@ -258,7 +258,7 @@ async def test_a_rule_says_whose_change_it_is(node: Node) -> None:
         (PERMISSION | {"name": "a\0b"}, "a name with a zero in it"),
         (PERMISSION | {"scope": "x"}, "a permission of 'x'"),
         (PERMISSION | {"vhost": 1}, "^vhost and scope are texts$"),
-        (PERMISSION | {"kind": "x"}, "^a kind is one of permission, .*, vhost, policy$"),
+        (PERMISSION | {"kind": "x"}, "^a kind is one of permission, .*, vhost, policy, operator_policy$"),
         (LIMIT | {"most": "3"}, "^a limit is a whole number from 0 to 2147483647, or -1 for none$"),
         (LIMIT | {"most": True}, "^a limit is a whole number from 0 to 2147483647, or -1 for none$"),
         (LIMIT | {"most": -2}, "^a limit is a whole number from 0"),
@@ -306,10 +306,18 @@ async def test_a_policy_is_set_and_cleared(node: Node) -> None:
     assert (await node.ask("rules.set", **POLICY))["added"]
     assert not (await node.ask("rules.set", **POLICY, priority=-3))["added"]
     (shown,) = await node.ask("rules.list", kinds=["policy"])
-    assert shown == POLICY | {"scope": "", "priority": -3}
+    assert shown == POLICY | {"scope": "", "priority": -3, "apply_to": "all"}
     await node.ask("rules.clear", kind="policy", vhost="/", name="p")
     with pytest.raises(CommandRefused, match=r"^there is no policy 'p' in virtual host '/'$"):
         await node.ask("rules.clear", kind="policy", vhost="/", name="p")
+    operators = POLICY | {"kind": "operator_policy", "definition": {"expires": 5}, "apply_to": "queues"}
+    assert (await node.ask("rules.set", **operators))["added"]
+    assert await node.ask("rules.list", kinds=["operator_policy"]) == [operators | {"scope": "", "priority": 0}]
+    with pytest.raises(CommandRefused, match=r"^there is no policy 'p' in virtual host '/'$"):
+        await node.ask("rules.clear", kind="policy", vhost="/", name="p")
+    await node.ask("rules.clear", kind="operator_policy", vhost="/", name="p")
+    with pytest.raises(CommandRefused, match=r"^there is no operator policy 'p' in virtual host '/'$"):
+        await node.ask("rules.clear", kind="operator_policy", vhost="/", name="p")
 
 
 @pytest.mark.parametrize(
@@ -319,9 +327,13 @@ async def test_a_policy_is_set_and_cleared(node: Node) -> None:
         ({"priority": True}, "^a priority is a whole number from"),
         ({"priority": 2**31}, "^a priority is a whole number from"),
         ({"pattern": "("}, "is no pattern"),
-        ({"definition": None}, "^a definition is an object with alternate-exchange$"),
-        ({"definition": {}}, "^a definition is an object with alternate-exchange$"),
-        ({"definition": {"message-ttl": 1}}, "^'message-ttl' in a policy would have no effect here; leave it out$"),
+        ({"definition": None}, "^a definition is an object of JSON$"),
+        ({"definition": {}}, "^a definition is an object with alternate-exchange or expires$"),
+        ({"definition": {"message-ttl": 1}}, "^'message-ttl' would have no effect here: leave it out$"),
+        ({"definition": {"expires": 2**32}}, "^expires is a whole number of milliseconds, from 1 to 4294967295$"),
+        ({"apply_to": "queues"}, "^'alternate-exchange' would have no effect here: leave it out$"),
+        ({"apply_to": 3}, "^apply_to is one of all, exchanges, queues$"),
+        ({"kind": "operator_policy"}, "^'alternate-exchange' would have no effect here: leave it out$"),
         ({"definition": {"alternate-exchange": 1}}, "^alternate-exchange is the name of an exchange$"),
         ({"vhost": "x"}, "^there is no virtual host 'x'"),
     ],
