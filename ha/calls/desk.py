@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ha.apply.replica import Replica
+from ha.calls.controls import Controls
 from ha.calls.cursors import CallCursors
 from ha.messages.calls import (
     CallAppend,
@@ -31,16 +32,7 @@ from ha.messages.calls import (
 )
 from ha.settings import Settings
 from txobserver.actions import FLAG
-from txobserver.calls import (
-    CALLS_FEATURE,
-    CONTROLS,
-    FAST_FORWARD,
-    RESET,
-    CallControl,
-    CallRecord,
-    call_step,
-    control_step,
-)
+from txobserver.calls import CALLS_FEATURE, CallRecord, call_step
 from txobserver.events import Configure
 from txobserver.ids import Member
 from txobserver.ports.ledger import Done
@@ -80,6 +72,7 @@ class TicketDesk:
     ) -> None:
         self.ticket: CallTicket | None = None
         self.cursors = CallCursors(replica, members)
+        self._controls = Controls(replica, self.cursors, members)
         self._generation = generation
         self._replica = replica
         self._settings = settings
@@ -201,33 +194,11 @@ class TicketDesk:
         self._reply(peer, SettleUpTo(self._generation, message.id, self._replica.tail.sequence))
 
     def _control(self, peer: str, message: ControlAsk) -> None:
-        member, tnx_id = self._member_of(message.node) or "", message.tnx_id
-        if message.operation == RESET:
-            member, tnx_id = "", 0
-        refusal = NOT_ACTIVE if not self._active else self._no_control(message.operation, message.node, member, tnx_id)
+        refusal = self._controls.refusal(message) if self._active else NOT_ACTIVE
         if refusal is not None:
             self._refuse(peer, message.id, refusal)
             return
-        step = control_step(message.operation, CallControl(message.id, member, tnx_id))
-        self._append_step(step, lambda error: self._controlled(peer, message.id, error))
-
-    def _no_control(self, operation: str, node: str, member: str, tnx_id: int) -> str | None:
-        """Why this would be in vain, in one sentence. What a node has not told this primary, it may have to run."""
-        calls = self._replica.contents.calls
-        if operation == RESET:
-            return None
-        if operation not in CONTROLS:
-            return f"{operation!r} is no way to help a node on"
-        if not member:
-            return f"no node {node!r} takes part in calls"
-        due = calls.due(member, self.cursors.at(member))
-        if operation == FAST_FORWARD:
-            if tnx_id > calls.last:
-                return f"the last call is {calls.last}"
-            return None if due and due[0] <= tnx_id else f"{node} has no call up to {tnx_id} to run"
-        if calls.numbered(tnx_id) is None:
-            return f"no call {tnx_id} is remembered"
-        return None if tnx_id in due else f"{node} has run call {tnx_id}, or is to do without it already"
+        self._append_step(self._controls.step(message), lambda error: self._controlled(peer, message.id, error))
 
     def _controlled(self, peer: str, call_id: bytes, error: str | None) -> None:
         if error is None:
@@ -258,10 +229,6 @@ class TicketDesk:
             self.ticket = None
         if (peer, call_id) in self._waiting:
             self._waiting.remove((peer, call_id))
-
-    def _member_of(self, node: str) -> str | None:
-        known = [*self._members(), *self.cursors.reports]
-        return next((str(each) for each in known if each.node == node), None)
 
     def _refuse(self, peer: str, call_id: bytes, reason: str) -> None:
         self._reply(peer, CallRefused(self._generation, call_id, reason))
