@@ -35,6 +35,7 @@ from txobserver.calls import KeptCall, LocalCalls
 
 class Initiator:
     """One call at a time; the others that were asked of this node wait in ``_asked``. ``send``: to the primary.
+    ``not_undone``: what the last undoing failed with, while it is tried again.
 
     Many methods: one for each step of a call, and for each of its undoing.
     """
@@ -59,6 +60,7 @@ class Initiator:
         self._retry, self._ticket_timeout = limits
         self._send = send
         self.settling = CallSettling(replica, self._retry, send)
+        self.not_undone = ""
         self._undo_at = 0.0
         self._undo_failed = False
 
@@ -100,13 +102,16 @@ class Initiator:
         """Answer those whose time is up, also while an action hangs: what has begun goes on to its end."""
         for each in [each for each in self._asked if standing.now >= each.deadline]:
             self._asked.remove(each)
-            _answer(each, CallNotMade("the time was up before this node could begin"))
+            waits = f": it cannot undo an earlier call: {self.not_undone}" if self.not_undone else ""
+            _answer(each, CallNotMade(f"the time was up before this node could begin{waits}"))
         present = self.present
         if present is None or present.done is None or standing.now < present.deadline:
             return
         if present.phase in (Phase.BEGUN, Phase.GRANTED):
             self._send(TicketReturned(standing.generation, present.call.id))
             self._end(present, CallNotMade("the time was up before this node had the ticket and had caught up"))
+        elif present.phase is Phase.FAILED:
+            self._not_made(present, f"{present.reason}; it is still being undone here")
         else:
             _answer(present, CallUnknown(present.call.id))
 
@@ -168,9 +173,7 @@ class Initiator:
         present = self.present
         assert present is not None
         if before is None:
-            if present.at is not None:
-                self._send(TicketReturned(present.at.generation, present.call.id))
-            self._end(present, CallNotMade(error or "what is in force could not be read"))
+            self._not_made(present, error or "what is in force could not be read")
             return
         cursor = self._runner.cursor
         self._hands.keep(LocalCalls(cursor, present.intent(before, cursor.tnx_id)), self._kept)
@@ -243,29 +246,48 @@ class Initiator:
         self._hands.run(RunAction(0, intent.id, 0, *action, undo=True), self._ran_undo)
 
     def _ran_undo(self, error: str | None) -> None:
-        intent = self._hands.local.intent
-        if error is None and intent is not None:
-            self._forget(sure=not self.settling.superseded(intent))
-        else:
-            self._undo_failed = True
+        intent, present = self._hands.local.intent, self.present
+        assert intent is not None
+        nothing_sent = present is not None and present.phase is Phase.FAILED
+        sure = nothing_sent or not self.settling.superseded(intent)
+        if error is None:
+            self._forget(sure)
+            return
+        self._undo_failed, self.not_undone = True, error
+        if present is not None and sure:  # who has asked learns of it, and others get the ticket
+            self._not_made(present, f"{_why(present)}; it could not be undone here yet, and is tried again: {error}")
 
     def _forget(self, sure: bool) -> None:
         self._hands.keep(LocalCalls(self._runner.cursor), lambda: self._undone(sure))
 
     def _undone(self, sure: bool) -> None:
         """Nothing of the call is here; ``sure``: it was not recorded."""
+        self.not_undone = ""
         present = self.present
         if present is None:
             return
+        if sure:
+            self._not_made(present, _why(present))
+        else:
+            self._give_back(present)
+            self._end(present, CallUnknown(present.call.id))
+
+    def _not_made(self, present: Initiation, reason: str) -> None:
+        self._give_back(present)
+        self._end(present, CallNotMade(reason))
+
+    def _give_back(self, present: Initiation) -> None:
         if present.at is not None:
             self._send(TicketReturned(present.at.generation, present.call.id))
-        reason = present.reason or "its ticket had ended before it could be recorded"
-        self._end(present, CallNotMade(reason) if sure else CallUnknown(present.call.id))
 
     def _end(self, initiation: Initiation, answer: Answer) -> None:
         if self.present is initiation:
             self.present = None
         _answer(initiation, answer)
+
+
+def _why(initiation: Initiation) -> str:
+    return initiation.reason or "its ticket had ended before it could be recorded"
 
 
 def _answer(initiation: Initiation, answer: Answer) -> None:

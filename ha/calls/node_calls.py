@@ -158,11 +158,12 @@ class NodeCalls:
 
     def _report(self, standing: CallsStanding) -> None:
         """How far this node is, to each primary that it is attached to, and whenever that has changed."""
-        failing, undoing = self.runner.failing, self.hands.local.intent is not None
-        reason = (self.hands.failed or "")[:LONGEST_REASON] if failing or undoing else ""
-        tnx_id = failing.tnx_id if failing else 0
+        failing, undoing = self.runner.failing, self.initiator.not_undone
+        reason = (undoing or (self.hands.failed or "" if failing else ""))[:LONGEST_REASON]
+        tnx_id = failing.tnx_id if failing and not undoing else 0
         cursor = self.hands.local.cursor
         report = standing.generation, standing.session, cursor, tnx_id, reason
-        if standing.primary is not None and report != self._reported and self.runner.calls.events:
+        known = self.runner.calls.events or undoing or self._reported is not None
+        if standing.primary is not None and report != self._reported and known:
             self._reported = report
             self.outbox.append(CursorReport(standing.generation, self._member, cursor, tnx_id, reason))

@@ -32,8 +32,8 @@ Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The call's numb
 
 @app.command()
 def status(dir: OptionalDir = None, node: Ask = None, config: Config = None, as_json: Json = False) -> None:
-    """Show how far each node is, and what became of each call that is kept. Exit status 1: a node lags, or
-    what is in force is not so at the node that is asked."""
+    """Show how far each node is, and what became of each call that is kept. Exit status 1: a node lags or cannot undo
+    a call that was not made, or what is in force is not so at the node that is asked."""
     from broker_plugin.cli.calls.tables import status_tables
 
     found = _asked(dir, node, config, "calls.status")
@@ -41,7 +41,10 @@ def status(dir: OptionalDir = None, node: Ask = None, config: Config = None, as_
         typer.echo(json.dumps(found, indent=2))
     else:
         status_tables(found)
-    if found["nodes"] is None or found.get("amiss") or any(each["behind"] != 0 for each in _reporting(found)):
+    nodes = found["nodes"]
+    if nodes is None or found.get("amiss") or any(each.get("undoing") for each in nodes):
+        raise SystemExit(1)
+    if any(each["behind"] != 0 for each in _reporting(found)):
         raise SystemExit(1)
 
 
@@ -117,7 +120,8 @@ def call(
 ) -> None:
     """Make a call. It is run at the node that is asked, then recorded, then run by all others.
 
-    Exit status 0: enough nodes have run it. 1: it was not made, and no node holds anything of it. 3: it is recorded,
+    Exit status 0: enough nodes have run it. 1: it was not made, and no node holds anything of it, but for one that says
+    that it could not undo it yet. 3: it is recorded,
     and nodes that are named have not run it; they try again. 4: not known; ask again with `txha calls inspect ID`.
     2: the command itself cannot be.
     """
@@ -215,6 +219,13 @@ def fix(lagging: Node, dir: OptionalDir = None, node: Ask = None, config: Config
         say(
             f"txha: call {found['failing']} fails at {lagging}, and none has taken its place: {found['reason']}; mend "
             f"that, or `txha calls skip {lagging} {found['failing']}`",
+            beside=True,
+        )
+        raise SystemExit(1)
+    if found.get("undoing"):
+        say(
+            f"txha: {lagging} cannot undo a call that was begun there and not made: {found['reason']}; mend that, it "
+            "tries again by itself",
             beside=True,
         )
         raise SystemExit(1)

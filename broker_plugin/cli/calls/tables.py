@@ -29,8 +29,9 @@ def status_tables(found: dict[str, Any]) -> None:
         console.print(f"{found['node']} runs {found['own']['running']}", soft_wrap=True)
     calls_table(found["calls"])
     for each in found["nodes"] or ():
-        if each["reason"] and (each["failing"] or each["behind"]):
+        if each["reason"] and (each["failing"] or each["behind"] or each.get("undoing")):
             what = f"call {each['failing']} fails" if each["failing"] else "lags"
+            what = "cannot undo a call that was not made" if each.get("undoing") else what
             console.print(f"{each['node']}: {what}: {each['reason']}", style="bold red", soft_wrap=True)
 
 

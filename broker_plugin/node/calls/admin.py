@@ -184,11 +184,13 @@ class CallsAdmin:
         deadline = asyncio.get_running_loop().time() + CONTROL_SECONDS
         while True:
             row = await self._row_of(node)
+            found = {"node": node, "skipped": skipped, "failing": row.failing or None, "reason": row.reason or None}
+            found["undoing"] = bool(row.reason) and not row.failing
             if not row.failing:
-                return {"node": node, "skipped": skipped, "failing": None, "reason": None}
+                return found
             if row.failing not in skipped:
                 if not self._superseded(row.failing):
-                    return {"node": node, "skipped": skipped, "failing": row.failing, "reason": row.reason}
+                    return found
                 refused = await self._ask_control(SKIP, node, row.failing)
                 if refused is None:
                     skipped.append(row.failing)

@@ -41,6 +41,8 @@ class Listeners:
         self._retry = retry
         self._open: dict[str, asyncio.Server] = {}
         self._wanted: set[str] = set()
+        self._opening: set[str] = set()
+        """Those for which a task tries again and again"""
         self._stopped = False
         self._said: dict[str, str] = {}
         """Why a listener could not be opened again since the node has started"""
@@ -56,7 +58,8 @@ class Listeners:
         return SetListener(False)
 
     async def run(self, name: str, arguments: SetListener, context: ActionContext) -> None:
-        """Open or close it."""
+        """Open or close it. What cannot be opened when a call is undone is opened later, as at a start: it may not have
+        been open before either (``undone_where_the_port_is_taken``)."""
         if not arguments.open:
             self._wanted.discard(name)
             server = self._open.pop(name, None)
@@ -64,7 +67,11 @@ class Listeners:
                 server.close()
             return
         self._wanted.add(name)
-        await self._listen(name)
+        if context.undo:
+            self._address(name)
+            self._open_later(name)
+        else:
+            await self._listen(name)
 
     def restore(self, name: str, arguments: SetListener) -> None:
         """Open it again, as often as it takes: a port that another program has does not keep the node from starting."""
@@ -74,7 +81,7 @@ class Listeners:
     def start(self) -> None:
         """Clients can be taken from now on."""
         for name in sorted(self._wanted):
-            self._guard.create_task(self._until_open(name))
+            self._open_later(name)
 
     def amiss(self) -> dict[str, str]:
         """Those that cannot be opened again."""
@@ -86,6 +93,12 @@ class Listeners:
         for server in self._open.values():
             server.close()
         self._open.clear()
+
+    def _open_later(self, name: str) -> None:
+        if name not in self._opening:
+            self._opening.add(name)
+            task = self._guard.create_task(self._until_open(name))
+            self._guard.when_done(task, lambda _: self._opening.discard(name))
 
     async def _until_open(self, name: str) -> None:
         while name in self._wanted and not self._stopped:

@@ -17,20 +17,22 @@ NOT_REPORTED = "it has not reported to this primary"
 def own_standing(core: NodeCore) -> dict[str, Any]:
     """How far this node is, for its status."""
     calls, runner, hands = core.calls.runner.calls, core.calls.runner, core.calls.hands
-    failing, undoing = runner.failing, hands.local.intent is not None
+    failing, undoing = runner.failing, core.calls.initiator.not_undone
     return {
         "last": calls.last,
         "cursor": hands.local.cursor.tnx_id,
         "behind": calls.behind(str(core.member), hands.local.cursor.tnx_id),
         "failing": failing.tnx_id if failing is not None else None,
-        "reason": hands.failed if failing is not None or undoing else None,
+        "undoing": bool(undoing),
+        "reason": undoing or (hands.failed if failing is not None else None),
         "begun": hands.local.intent.id.hex() if hands.local.intent is not None else None,
         "flags": calls.names_of(FLAG),
     }
 
 
 def node_row(calls: KeptCalls, cursor: NodeCursor) -> dict[str, Any]:
-    """How far one node is, as the primary knows it. ``behind`` None: it has not reported."""
+    """How far one node is, as the primary knows it. ``behind`` None: it has not reported. ``undoing``: it cannot yet
+    undo a call that was begun there and was not made."""
     at = cursor.cursor.tnx_id if cursor.cursor is not None else None
     return {
         "node": cursor.member.node,
@@ -39,6 +41,7 @@ def node_row(calls: KeptCalls, cursor: NodeCursor) -> dict[str, Any]:
         "tnx_id": at,
         "behind": None if at is None else calls.behind(str(cursor.member), at),
         "failing": cursor.failing or None,
+        "undoing": bool(cursor.reason) and not cursor.failing,
         "reason": cursor.reason or (NOT_REPORTED if at is None and calls.last else None),
     }
 
@@ -89,4 +92,6 @@ def _why(call: KeptCall, node: NodeCursor) -> str:
         return NOT_REPORTED
     if node.failing == call.tnx_id:
         return node.reason
+    if node.reason and not node.failing:
+        return f"it cannot undo a call that was not made: {node.reason}"
     return f"call {node.failing} fails there: {node.reason}" if node.failing else "it has not come to it yet"

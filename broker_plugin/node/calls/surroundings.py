@@ -153,12 +153,11 @@ class NodeSurroundings:
         self._begin(self._keep(effect))
 
     def _before(self, operation: str, name: str) -> bytes:
-        """Raises ActionFailed where that cannot be known."""
-        found = self._in_force.get((operation, name))
-        if found is not None:
-            return found.arguments
+        """Raises ActionFailed where that cannot be known, and for a name that this node does not have any more: what
+        was in force of it could not be brought back (``a_name_is_taken_out_of_the_nodes_file``)."""
         self._actions[operation].initial(name)
-        return NOTHING_IN_FORCE
+        found = self._in_force.get((operation, name))
+        return found.arguments if found is not None else NOTHING_IN_FORCE
 
     # -- tasks
 

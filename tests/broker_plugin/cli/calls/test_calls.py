@@ -111,6 +111,18 @@ def test_what_is_in_force_and_is_not_so_is_told(asked: list[Asked]) -> None:
     assert found.exit_code == 1 and "node-1: listener x is not so here: its port is taken" in found.output
 
 
+def test_a_call_that_cannot_be_undone_is_told_where_no_node_lags(asked: list[Asked]) -> None:
+    """Also where it was the first call ever: none is kept."""
+    stuck = {**NODES[1], "undoing": True, "reason": "hook 'h' has ended with exit status 7"}
+    ANSWERS["calls.status"] = {**STATUS, "nodes": [stuck], "calls": []}
+    found = txha("status")
+    said = "node-2: cannot undo a call that was not made: hook 'h' has ended with exit status 7"
+    assert found.exit_code == 1 and said in found.output
+    ANSWERS["calls.fix"] = {"node": "node-2", "skipped": [], "failing": None, "undoing": True, "reason": "no room"}
+    found = txha("fix", "node-2")
+    assert found.exit_code == 1 and "cannot undo a call that was begun there and not made: no room" in found.output
+
+
 def test_where_there_never_was_a_call_no_node_lags(asked: list[Asked]) -> None:
     silent = {**NODES[0], "tnx_id": None, "behind": None, "failing": None, "reason": None}
     ANSWERS["calls.status"] = {**STATUS, "nodes": [silent], "calls": []}

@@ -71,6 +71,7 @@ def test_how_far_a_node_is(node: CallsNode) -> None:
     found = node.ask("status")
     readiness = Readiness(1, 1)
     expected = {"node": "a", "member": "a/1", "counts": True, "tnx_id": 1, "behind": 0, "failing": None, "reason": None}
+    expected["undoing"] = False
     assert found["nodes"] == [expected] and found["flags"] == {"calls": True}
     core = node.parts.core
     shown = node.call(lambda: status(core, Member("a", "1"), readiness))["calls"]

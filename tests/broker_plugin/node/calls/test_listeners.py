@@ -131,3 +131,42 @@ def test_a_host_that_is_no_name_is_a_failure_of_the_action(tmp_path: Path) -> No
     answer = node.make("listener", name="x", open="true")
     assert answer["result"] == "not made" and "cannot be opened at a..b:7" in answer["reason"]
     node.stop()
+
+
+def test_undone_where_the_port_is_taken(tmp_path: Path) -> None:
+    """It was in force and could not be opened again: one more call that cannot open it leaves things as they were."""
+    (port,) = free_ports(1, set())
+    run = started(tmp_path / "a", port)
+    node = next(run)
+    assert node.make("listener", name="x", open="true")["result"] == "done"
+    list(run)
+    with socket.create_server(("127.0.0.1", port)):
+        again = started(tmp_path / "a", port, former=node)
+        node = next(again)
+        for _ in range(2):
+            answer = node.make("listener", name="x", open="true")
+            assert answer["result"] == "not made" and "undone" not in answer["reason"]
+        found = node.ask("status")
+        assert found["own"]["begun"] is None and "listener x" in found["amiss"]
+        assert len(node.listeners._opening) == 1, "one task tries again"
+        assert node.make("log_level", level="error")["result"] == "done", "the node runs other calls"
+    wait_until(lambda: node.listeners.opened == ["x"], 20, "the listener, once its port is free")
+    found = connected(port)
+    assert found is not None
+    found.close()
+    list(again)
+
+
+def test_a_name_is_taken_out_of_the_nodes_file(tmp_path: Path) -> None:
+    """What was in force of it could not be brought back: the call is refused before anything is run."""
+    (port,) = free_ports(1, set())
+    run = started(tmp_path / "a", port)
+    node = next(run)
+    assert node.make("listener", name="x", open="true")["result"] == "done"
+    list(run)
+    without = CallsNode(tmp_path / "a", {}).after(node)
+    without.start()
+    answer = without.make("listener", name="x", open="false")
+    assert answer["result"] == "not made" and without.ask("status")["own"]["begun"] is None
+    assert without.make("log_level", level="error")["result"] == "done"
+    without.stop()

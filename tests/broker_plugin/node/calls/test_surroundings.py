@@ -59,18 +59,23 @@ def test_an_action_is_in_force_again_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_one_that_fails_is_undone_by_what_was_in_force(node: CallsNode) -> None:
+    """``undo_that_fails_is_told``: who has asked learns at once that the call was not made and what is still there."""
     assert node.make("hook", name="h", arg=["1"])["result"] == "done"
     (node.directory / "fails").write_text("no room")
-    asked: list[Any] = []
-    thread = threading.Thread(target=lambda: asked.append(node.make("hook", name="h", arg=["2"])))
-    thread.start()
-    wait_until(lambda: "1:1" in node.ran, 10, "the undoing, which fails as well")
-    assert node.ask("status")["own"]["begun"], "until it is undone it is not forgotten"
+    answer = node.make("hook", name="h", arg=["2"])
+    assert answer["result"] == "not made" and "could not be undone here yet, and is tried again" in answer["reason"]
+    assert answer["reason"].count("no room") == 2, "why it failed, and why it could not be undone"
+    wait_until(lambda: node.ask("status")["nodes"][0]["undoing"], 10, "what every node shows")
+    found = node.ask("status")
+    assert found["own"]["begun"] and found["own"]["undoing"] and "no room" in found["nodes"][0]["reason"]
+    fixed = node.ask("fix", node="a")
+    assert (fixed["skipped"], fixed["failing"], fixed["undoing"]) == ([], None, True) and "no room" in fixed["reason"]
     (node.directory / "fails").unlink()
-    thread.join(20)
-    assert asked[0]["result"] == "not made" and "no room" in asked[0]["reason"]
+    wait_until(lambda: not node.ask("status")["own"]["begun"], 20, "the undoing")
+    wait_until(lambda: not node.ask("status")["nodes"][0]["undoing"], 20, "that it is shown no more")
     assert node.ran[:2] == ["0:1", "0:2"] and set(node.ran[2:]) == {"1:1"}
     found = node.ask("status")
+    assert found["nodes"][0]["reason"] is None
     assert [each["tnx_id"] for each in found["calls"]] == [1] and found["own"]["begun"] is None
     assert found["in_force"]["hook"]["h"] == {"arg": ["1"]}
 
