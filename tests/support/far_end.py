@@ -67,10 +67,14 @@ class FarEnd:
         while True:
             if said:
                 protocol.data_received(said)
-            new, self._seen = transport.written[self._seen :], len(transport.written)
-            said = self.take(new)
+            said = self.hear(transport)
             if not said:
                 return self
+
+    def hear(self, transport: Any) -> bytes:
+        """Take what has been sent since; returns what is to be sent in answer."""
+        new, self._seen = transport.written[self._seen :], len(transport.written)
+        return self.take(new)
 
     async def meet_there(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> FarEnd:
         """The same on a connection, up to the node's greeting."""
