@@ -10,6 +10,8 @@ from broker_plugin.logs.events import LoginsRefused, UnsupportedAccepted
 from broker_plugin.logs.formats import tell
 from broker_plugin.node.config import NodeConfig
 from broker_plugin.node.descriptors import UNAUTHENTICATED_PART
+from ha.messages.alarms import ALARMS_FEATURE
+from ha.messages.greeting import INTRODUCTIONS
 
 log = logging.getLogger("txha.node")
 
@@ -26,6 +28,14 @@ def meets_unsupported(config: NodeConfig) -> Unsupported:
         tell(log, logging.WARNING, UnsupportedAccepted(kind, name, what))
 
     return Unsupported(warned if config.unsupported == "warn" else None)
+
+
+def features_for_clients(config: NodeConfig) -> list[str]:
+    """What the node names in its greeting beside what its core knows.
+
+    None of it where a host broker serves the clients: that may speak any protocol, and what it holds is not seen here.
+    """
+    return [ALARMS_FEATURE, INTRODUCTIONS] if config.host is None else []
 
 
 def amqp_settings(config: NodeConfig, cluster_id: str, users: dict[str, str], fit: int) -> AmqpSettings:

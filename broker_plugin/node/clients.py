@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from broker_plugin.amqp.arrivals import Arrivals
@@ -45,6 +45,11 @@ class ClientService(ABC):
     def shown(self) -> dict[str, Any]:
         """What ``txha status`` shows of the clients and of what they take; nothing where that is not known here."""
         return {}
+
+    @property
+    def alarms(self) -> Collection[str]:
+        """Why publishers are blocked, or would be, in the words of ``broker_plugin.amqp.alarms``."""
+        return ()
 
     def queues(self) -> Sequence[Queue]:
         """Those of an active primary; none where that is not known here."""
@@ -116,6 +121,11 @@ class EmbeddedClients(ClientService):
     def shown(self) -> dict[str, Any]:
         """What clients take, and which alarms are on."""
         return self._upkeep.shown() if self._upkeep is not None else {}
+
+    @property
+    def alarms(self) -> Collection[str]:
+        """Those that are on."""
+        return self._server.alarms.on
 
     def queues(self) -> Sequence[Queue]:
         """Those that clients can use at this moment."""

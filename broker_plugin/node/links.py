@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from broker_plugin.guard import Guard
 from broker_plugin.logs.events import PeerMute
 from broker_plugin.logs.formats import tell
+from broker_plugin.node.peer_alarms import PeerAlarms
 from broker_plugin.node.peer_protocol import Admit, OnReader, PeerProtocol, admit_all
 from broker_plugin.node.refusals import PeerRefusals
 from ha.messages.greeting import Hello
@@ -96,7 +97,8 @@ class SealedStream:
 class Links:
     """All connections of this node. Callbacks run in the event loop.
 
-    ``on_link`` gets, for each peer, what both sides know when it is linked, and None when it is no more.
+    ``on_link`` gets, for each peer, what both sides know when it is linked, and None when it is no more. ``alarms``
+    tells peers of this node's, and knows theirs.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Links:
         self._guard = guard
         self.hello = hello
         self.greetings: dict[str, Hello] = {}
+        self.alarms = PeerAlarms(self.send)
         self._credentials = credentials
         self._refusals = PeerRefusals(credentials.now)
         self._dialling = {peer.name: PeerRefusals(credentials.now, peer.name) for peer in peers}
@@ -159,12 +162,13 @@ class Links:
             self.hello,
             ListenerProof(self._credentials.secrets, self._credentials.nonce()),
             [peer.name for peer in self._peers],
-            lambda p, hello: self._known(p),
+            self._greeted,
             self._on_message,
             self._left,
             self._on_reader,
             self._admit,
             self._refusals,
+            self.alarms.told,
         )
         self._in[protocol] = self._ungreeted[protocol] = None
         if len(self._ungreeted) > UNGREETED:
@@ -174,12 +178,15 @@ class Links:
         self._guard.call_later(GREETING_SECONDS, protocol.close_unless_greeted)
         return protocol
 
-    def _known(self, protocol: PeerProtocol) -> None:
+    def _greeted(self, protocol: PeerProtocol, hello: Hello) -> None:
         self._ungreeted.pop(protocol, None)
+        self.alarms.came(hello.node, protocol)
 
     def _left(self, protocol: PeerProtocol) -> None:
         self._in.pop(protocol, None)
-        self._known(protocol)
+        self._ungreeted.pop(protocol, None)
+        if protocol.peer is not None:
+            self.alarms.left(protocol.peer, protocol)
 
     async def _dial(self, peer: PeerAddress) -> None:
         """Keep a connection to this peer, for ever. One that stands, and on which it does not greet, is none
@@ -194,12 +201,14 @@ class Links:
                 self._out[peer.name] = protocol
                 self.greetings[peer.name] = hello
                 self._on_link(peer.name, protocol.features)
+                self.alarms.linked(peer.name, protocol.features)
 
             def gone(protocol: PeerProtocol, met: asyncio.Event = met, lost: asyncio.Event = lost) -> None:
                 met.set()
                 lost.set()
                 if self._out.get(peer.name) is protocol:
                     del self._out[peer.name]
+                    self.alarms.unlinked(peer.name)
                     if not self._stopping:
                         self._on_link(peer.name, None)
 

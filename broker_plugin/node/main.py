@@ -25,7 +25,7 @@ from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.calls.part import CallsPart
-from broker_plugin.node.client_settings import amqp_settings
+from broker_plugin.node.client_settings import amqp_settings, features_for_clients
 from broker_plugin.node.clients import ClientService, clients_of
 from broker_plugin.node.cluster_users import check_own_users
 from broker_plugin.node.collector import Collector
@@ -54,7 +54,7 @@ from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
 from ha.membership.record import Coordination
 from ha.membership.watchdog import Watchdog
-from ha.messages.greeting import INTRODUCTIONS, greeting
+from ha.messages.greeting import greeting
 from recovery.store.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
 from txobserver.invariants import CHECKS
 from txobserver.ports.store import StoreBusy, StoreError
@@ -208,7 +208,7 @@ class NodeProcess:
         room = rooms(limit)
         fit = clients_that_fit(config, limit, room)
         amqp = config.amqp
-        others = [INTRODUCTIONS] if config.host is None else []  # a host broker may speak any protocol
+        others = features_for_clients(config)
         hello = greeting(config.cluster, config.name, amqp.host, amqp.port, self._cluster_id, others)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
@@ -263,7 +263,8 @@ class NodeProcess:
         self._started.callback(self.calls.listeners.stop)
         logins = self.clients.logins if self.clients.keeps_users else None
         changes = AuditedChanges(self.core, self.shell.report, logins)
-        door = DoorAdmin(config, self.core, self._readiness, self.calls.listeners, logins, self.clients.shown)
+        shown, told = self.clients.shown, self.links.alarms.of
+        door = DoorAdmin(config, self.core, self._readiness, self.calls.listeners, logins, shown, told)
         admin = AdminServer(
             self.guard,
             config.dir,
@@ -296,6 +297,7 @@ class NodeProcess:
         self._readiness.look(len(leading.keeper.record.ready) if leading and core.state == ACTIVE else None)
         congested = leading is not None and leading.primary.point.serving and leading.primary.congested
         self.clients.turned(core, congested)
+        self.links.alarms.look(self.clients.alarms)
         self.doors.look()
         self.metrics.look()
 

@@ -17,10 +17,11 @@ from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.node.refusals import PeerRefusals
+from ha.messages.alarms import AlarmsInForce
 from ha.messages.greeting import Hello, agreed
 from ha.messages.proof import MAX_UNPROVEN, PEER, DiallerProof, LinkSession, ListenerProof
 from ha.messages.seals import LENGTH
-from ha.messages.wire import Peer, decode, encode
+from ha.messages.wire import Peer, Told, decode, encode
 from recovery.reader.log_wire import ReadHello, decode_greeting
 
 MAX_MESSAGE = 1 << 30
@@ -30,8 +31,15 @@ MAX_HELLO = 4096
 OnReader = Callable[[asyncio.Transport, ReadHello, LinkSession, bytes], None]
 """Takes over the connection of a peer that only reads, with what came behind its greeting; ValueError refuses it."""
 
+OnAlarms = Callable[[str, object, AlarmsInForce], object]
+"""The peer of that name has said on this connection which alarms are in force there."""
+
 Admit = Callable[[asyncio.BaseTransport], bool]
 """Whether a peer that has just connected can stay."""
+
+
+def drop_alarms(peer: str, connection: object, alarms: AlarmsInForce) -> None:
+    """What is told on a connection that this node has dialled is dropped, as every other message there."""
 
 
 def admit_all(transport: asyncio.BaseTransport) -> bool:
@@ -40,7 +48,8 @@ def admit_all(transport: asyncio.BaseTransport) -> bool:
 
 
 class PeerProtocol(GuardedProtocol):
-    """One connection, either way. What comes in goes to ``on_message`` with the name of its sender.
+    """One connection, either way. What comes in goes to ``on_message`` with the name of its sender; what that says of
+    its alarms, which the core does not take, goes to ``on_alarms``.
 
     ``expected`` are the nodes that may greet; ``features`` what both sides know, once the peer has greeted. ``session``
     is there once both sides have proved themselves.
@@ -58,6 +67,7 @@ class PeerProtocol(GuardedProtocol):
         on_reader: OnReader | None = None,
         admit: Admit = admit_all,
         refusals: PeerRefusals | None = None,
+        on_alarms: OnAlarms = drop_alarms,
     ) -> None:
         self.guard = guard
         self.peer: str | None = None
@@ -72,6 +82,7 @@ class PeerProtocol(GuardedProtocol):
         self._on_lost = on_lost
         self._on_reader = on_reader
         self._admit = admit
+        self._on_alarms = on_alarms
         self._refusals = refusals or PeerRefusals()
         self._buffer = bytearray()
         self._ended = False
@@ -95,7 +106,7 @@ class PeerProtocol(GuardedProtocol):
             while self.transport is not None and (found := self._next(buffer, at)) is not None:
                 message, at = found
                 if self.peer is not None:
-                    self._on_message(self.peer, decode(message))
+                    self._take(self.peer, decode(message))
                 elif self.session is None:
                     self._prove(message)
                 elif isinstance(greeting := decode_greeting(message), Hello):
@@ -149,6 +160,12 @@ class PeerProtocol(GuardedProtocol):
         if len(buffer) < start + length:
             return None
         return bytes(memoryview(buffer)[start : start + length]), start + length
+
+    def _take(self, peer: str, message: Told) -> None:
+        if isinstance(message, AlarmsInForce):
+            self._on_alarms(peer, self, message)
+        else:
+            self._on_message(peer, message)
 
     def _prove(self, message: bytes) -> None:
         """The next step of the proof, behind the last of which we greet."""

@@ -1,13 +1,14 @@
 """Messages between nodes that have greeted, and their bytes (PROTOCOL, "Messages").
 
-Every message carries the generation; a receiver refuses a lower one. ``session`` numbers the attachments of one backup:
-what belongs to an earlier attachment is ignored.
+Every message that the core takes carries the generation; a receiver refuses a lower one. ``session`` numbers the
+attachments of one backup: what belongs to an earlier attachment is ignored.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from ha.messages.alarms import AlarmsInForce
 from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
 from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.copying import (
@@ -63,9 +64,12 @@ Peer = (
     | StepAsk
     | StepTold
 )
+"""What the core takes"""
+Told = Peer | AlarmsInForce
+"""What a node takes from a peer that has greeted"""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Peer | Hello)
+_decoder = msgspec.msgpack.Decoder(Told | Hello)
 
 
 def encode(message: object) -> bytes:
@@ -73,10 +77,10 @@ def encode(message: object) -> bytes:
     return _encoder.encode(message)
 
 
-def decode(data: bytes | memoryview) -> Peer:
+def decode(data: bytes | memoryview) -> Told:
     """The message in these bytes. Raises ValueError (msgspec.DecodeError) for anything else, and for a second Hello."""
     try:
-        message: Peer | Hello = _decoder.decode(data)
+        message: Told | Hello = _decoder.decode(data)
     except RecursionError:
         raise ValueError("configuration that is nested too deep") from None
     if isinstance(message, Hello):

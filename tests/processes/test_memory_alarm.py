@@ -25,8 +25,9 @@ MARKS = ("--set", "memory.high_bytes=33554432", "--set", "memory.hard_bytes=1342
 
 
 @contextmanager
-def channel_to(cluster: LocalCluster) -> Iterator[BlockingChannel]:
-    parameters = pika.ConnectionParameters("127.0.0.1", cluster.ports[0], heartbeat=0, blocked_connection_timeout=60)
+def channel_to(cluster: LocalCluster, node: int = 0) -> Iterator[BlockingChannel]:
+    port = cluster.ports[node]
+    parameters = pika.ConnectionParameters("127.0.0.1", port, heartbeat=0, blocked_connection_timeout=60)
     with pika.BlockingConnection(parameters) as connection:
         yield connection.channel()
 
@@ -47,6 +48,22 @@ def until(channel: BlockingChannel, condition: Callable[[], bool], what: str) ->
     wait_until(listen, 30, what)
 
 
+def fill_up(publisher: BlockingChannel, watcher: BlockingChannel) -> list[str]:
+    """Queue ``q`` of the node's memory, until that is short; returns what the publisher is told of alarms."""
+    said = told(publisher)
+    publisher.queue_declare("q")
+
+    def stand(messages: int) -> bool:
+        return bool(watcher.queue_declare("q", passive=True).method.message_count == messages)
+
+    for number in range(1, 49):
+        publisher.basic_publish("", "q", b"x" * MIB)
+        until(publisher, lambda number=number: bool(said) or stand(number), "the message, or connection.blocked")
+        if said:
+            break
+    return said
+
+
 def status(cluster: LocalCluster) -> dict[str, Any]:
     return dict(cluster.status()[0])
 
@@ -61,17 +78,7 @@ def test_publishers_wait_while_memory_is_short_and_a_consumer_ends_that(tmp_path
         channel_to(cluster) as publisher,
         channel_to(cluster) as watcher,
     ):
-        said = told(publisher)
-        publisher.queue_declare("q")
-
-        def stand(messages: int) -> bool:
-            return watcher.queue_declare("q", passive=True).method.message_count == messages
-
-        for number in range(1, 49):
-            publisher.basic_publish("", "q", b"x" * MIB)
-            until(publisher, lambda number=number: bool(said) or stand(number), "the message, or connection.blocked")
-            if said:
-                break
+        said = fill_up(publisher, watcher)
         until(publisher, lambda: said == ["low on memory"], "connection.blocked")
         shown = status(cluster)
         assert shown["alarms"] == ["low on memory"] and shown["memory"]["queues"] > 24 * MIB

@@ -1,7 +1,6 @@
 """``/health/live`` and ``/health/ready`` for whatever starts containers, and RabbitMQ's health checks.
 
-Those of RabbitMQ's checks are here that have a true meaning: alarms of the cluster are not, as a node knows its own
-only; nor are certificates, of which there are none.
+Those of RabbitMQ's checks are here that have a true meaning: certificates are not, of which there are none.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ def open_routes(node: AskedNode) -> list[BaseRoute]:
 def routes(api: Api) -> list[BaseRoute]:
     """RabbitMQ's, with a login."""
     return [
+        api.route(f"{CHECKS}/alarms", ["GET"], MANAGEMENT, cluster_alarms),
         api.route(f"{CHECKS}/local-alarms", ["GET"], MANAGEMENT, local_alarms),
         api.route(f"{CHECKS}/node-is-quorum-critical", ["GET"], MANAGEMENT, quorum_critical),
         api.route(f"{CHECKS}/port-listener/{{port}}", ["GET"], MANAGEMENT, port_listener),
@@ -73,13 +73,32 @@ def _checked(failed: str | None, **more: Any) -> Response:
     return JSONResponse({"status": "failed", "reason": failed, **more}, 503)
 
 
+async def cluster_alarms(asking: Asking) -> Response:
+    """Whether a node is short of memory or of disk: this one, or one that has told this one so.
+
+    ``not_known``, which RabbitMQ does not have, names the nodes that have not, and so do not count: those that cannot
+    be reached, those of an older version, and those that serve a host broker.
+    """
+    health = await asking.node.ask("door.health")
+    told = {health["name"]: health["alarms"], **health["others_alarms"]}
+    alarms = [each for node, reasons in sorted(told.items()) for each in _alarms(node, reasons or [])]
+    unknown = sorted(node for node, reasons in told.items() if reasons is None)
+    more = {"not_known": unknown} if unknown else {}
+    if alarms:
+        return _checked("There are alarms in effect in the cluster", alarms=alarms, **more)
+    return _checked(None, **more)
+
+
 async def local_alarms(asking: Asking) -> Response:
     """Whether this node is short of memory or of disk."""
     health = await asking.node.ask("door.health")
-    alarms = [{"node": health["name"], "resource": each.removeprefix("low on ")} for each in health["alarms"]]
-    if alarms:
-        return _checked("There are alarms in effect on this node", alarms=alarms)
+    if alarms := _alarms(health["name"], health["alarms"]):
+        return _checked("There are alarms in effect on the node", alarms=alarms)
     return _checked(None)
+
+
+def _alarms(node: str, reasons: list[str]) -> list[dict[str, str]]:
+    return [{"node": node, "resource": each.removeprefix("low on ")} for each in reasons]
 
 
 async def quorum_critical(asking: Asking) -> Response:

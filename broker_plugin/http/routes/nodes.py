@@ -1,4 +1,7 @@
-"""``/api/nodes``: this node with what it takes, and which others it reaches; others say more at their own doors."""
+"""``/api/nodes``: this node with what it takes, and which others it reaches, with the alarms that they have told it.
+
+Others say more at their own doors.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +49,22 @@ async def _nodes(asking: Asking) -> list[dict[str, Any]]:
         "uptime": int(1000 * found["uptime"]),
         "mem_used": memory.get("held"),
         "mem_limit": memory.get("high_bytes"),
-        "mem_alarm": "low on memory" in found["alarms"],
         "disk_free": disk.get("free"),
         "disk_free_limit": disk.get("least"),
-        "disk_free_alarm": "low on disk" in found["alarms"],
         "sockets_used": clients.get("connected"),
         "sockets_total": clients.get("most"),
+        **_alarms(found["alarms"]),
     }
-    others = [{"name": name, "type": "disc", "running": linked} for name, linked in found["others"].items()]
+    told = found["others_alarms"]
+    others = [
+        {"name": name, "type": "disc", "running": linked, **_alarms(told[name])}
+        for name, linked in found["others"].items()
+    ]
     return sorted([own, *others], key=lambda each: str(each["name"]))
+
+
+def _alarms(reasons: list[str] | None) -> dict[str, bool]:
+    """Nothing where they are not known."""
+    if reasons is None:
+        return {}
+    return {"mem_alarm": "low on memory" in reasons, "disk_free_alarm": "low on disk" in reasons}

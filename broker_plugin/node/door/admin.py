@@ -30,7 +30,7 @@ ONLY_LOOPBACK = f"{LOOPBACK_ONLY} can only log in from loopback"
 
 class DoorAdmin:
     """``logins``: those of this node's clients; None where a host broker has users of its own. ``shown``: what clients
-    take and which alarms are on."""
+    take and which alarms are on. ``alarms_of``: which are on at another node, None where that is not known."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class DoorAdmin:
         listeners: Listeners,
         logins: Logins | None,
         shown: Callable[[], dict[str, Any]],
+        alarms_of: Callable[[str], list[str] | None],
     ) -> None:
         self._config = config
         self._core = core
@@ -47,6 +48,7 @@ class DoorAdmin:
         self._listeners = listeners
         self._logins = logins
         self._shown = shown
+        self._alarms_of = alarms_of
         self._began = time.monotonic()
 
     @property
@@ -97,6 +99,7 @@ class DoorAdmin:
             "shortage": self._readiness.shortage(len(ready_set)) if core.state == ACTIVE else None,
             "waits_for_operator": core.waits_for_operator,
             "alarms": self._shown().get("alarms", []),
+            "others_alarms": self._others_alarms(),
             "amqp_ports": listening,
         }
 
@@ -112,7 +115,11 @@ class DoorAdmin:
             "disk": shown.get("disk", {}),
             "clients": shown.get("clients", {}),
             "others": {peer.name: peer.name in core.features for peer in self._config.peers},
+            "others_alarms": self._others_alarms(),
         }
+
+    def _others_alarms(self) -> dict[str, list[str] | None]:
+        return {peer.name: self._alarms_of(peer.name) for peer in self._config.peers}
 
     async def _changes(self, arguments: dict[str, Any]) -> Any:
         """The history of what operators have changed, of one user if it is named; the oldest first."""

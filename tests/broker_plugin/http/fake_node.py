@@ -24,6 +24,7 @@ HEALTH = {
     "shortage": None,
     "waits_for_operator": None,
     "alarms": [],
+    "others_alarms": {"node-2": [], "node-3": []},
     "amqp_ports": [5672],
 }
 

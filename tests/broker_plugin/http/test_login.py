@@ -26,6 +26,7 @@ PATHS = [
     ("/api/txha/ready-set", MONITOR),
     ("/api/txha/changes", ADMIN),
     ("/api/health/checks/local-alarms", ANY),
+    ("/api/health/checks/alarms", ANY),
 ]
 
 
@@ -34,7 +35,7 @@ def node() -> FakeNode:
     node = FakeNode()
     node.answers["door.nodes"] = {
         "name": "node-1", "pid": 7, "uptime": 1.5, "alarms": [], "memory": {}, "disk": {}, "clients": {},
-        "others": {"node-2": True, "node-3": False},
+        "others": {"node-2": True, "node-3": False}, "others_alarms": {"node-2": [], "node-3": None},
     }  # fmt: skip
     return node
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.amqp.alarms import LOW_ON_DISK
 from broker_plugin.node import clients as clients_module
 from broker_plugin.node.clients import EmbeddedClients
 from broker_plugin.node.doors import Doors
@@ -24,6 +25,7 @@ class Server:
     def __init__(self) -> None:
         self.paused = False
         self.said: list[str] = []
+        self.alarms = SimpleNamespace(on={})
 
     def pause(self) -> None:
         self.paused = True
@@ -61,6 +63,8 @@ class Running:
         self.door, self.server = Door(), Server()
         self.node.clients, self.node.doors = served_by(self.server), Doors.__new__(Doors)
         self.node.metrics = SimpleNamespace(look=lambda: None)
+        self.told: list[list[str]] = []
+        self.node.links = SimpleNamespace(alarms=SimpleNamespace(look=lambda on: self.told.append(list(on))))
         self.node.doors._doors, self.node.doors._seen = {self.door}, None
         self.turn("joining", 1)
 
@@ -101,6 +105,13 @@ def test_clients_are_read_no_further_while_the_backlog_is_full(ends: str) -> Non
     for _ in range(3):
         node.turn("active", 1, primary=None if ends == "steps down" else primary)
     assert node.server.said == ["pause", "resume"]
+
+
+def test_peers_are_told_of_alarms_after_the_turn() -> None:
+    node = Running()
+    node.server.alarms.on[LOW_ON_DISK] = None
+    node.turn("joining", 1)
+    assert node.told == [[], [LOW_ON_DISK]]
 
 
 async def test_each_turn_is_followed_by_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.node.client_settings import meets_unsupported
+from broker_plugin.node.client_settings import features_for_clients, meets_unsupported
 from broker_plugin.node.config import ConfigError, load_config
 from tests.broker_plugin.node.test_config import write
 
@@ -28,6 +28,12 @@ def test_with_warn_it_is_logged_once_of_each_queue(tmp_path: Path, caplog: pytes
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", f"arg 'x-message-ttl' for queue '{name}' is accepted and has no effect") for name in "qr"
     ]
+
+
+def test_a_node_whose_clients_a_host_broker_serves_knows_nothing_of_them(tmp_path: Path) -> None:
+    """It has no alarms to tell, and is told none."""
+    assert features_for_clients(load_config(write(tmp_path))) == ["alarms", "introductions"]
+    assert features_for_clients(load_config(write(tmp_path), {"host": {"socket": "s"}})) == []
 
 
 def test_there_is_nothing_else_to_say(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from broker_plugin.node import links as links_module
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.peer_protocol import MAX_HELLO, MAX_MESSAGE, PeerProtocol
+from ha.messages.alarms import AlarmsInForce
 from ha.messages.election import Probe, Promoted
 from ha.messages.greeting import WIRE_VERSION, Hello
 from ha.messages.proof import MAX_UNPROVEN, PEER, DiallerProof, ListenerProof
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.fuzz
 
 OURS = Hello(WIRE_VERSION, "cluster", "a", "127.0.0.1", 1)
 THEIRS = Hello(WIRE_VERSION, "cluster", "b", "127.0.0.1", 2)
-EVERY = st.sampled_from(MESSAGES)
+EVERY = st.sampled_from([*MESSAGES, AlarmsInForce(True, False)])
 CUTS = st.lists(st.integers(0, 1 << 16), max_size=8)
 
 
@@ -74,6 +75,7 @@ class Listener:
             greeted,
             lambda *message: self.got.append(message),
             lambda protocol: None,
+            on_alarms=lambda peer, connection, alarms: self.got.append((peer, alarms)),
         )
         self.protocol.connection_made(self.transport)  # type: ignore[arg-type]
         self.far = FarEnd(DiallerProof(SECRET, PEER, b"d" * 32))

@@ -12,6 +12,7 @@ from broker_plugin.node import main
 from broker_plugin.node.config import SECRET_FILE, Address, ConfigError, NodeConfig, load_config
 from broker_plugin.node.link_secrets import introducer_of, introductions_of, link_secrets, make_secret
 from broker_plugin.node.links import Links
+from ha.messages.alarms import ALARMS_FEATURE
 from ha.messages.greeting import FEATURES, INTRODUCTIONS
 from ha.messages.proof import PEER, READER, LinkSecrets
 from tests.broker_plugin.node.starting import Reached, started_until_reached
@@ -123,7 +124,7 @@ def test_nodes_introduce_clients_by_the_secrets_by_which_they_link() -> None:
     assert not believes([new], old) and not believes([old], by(READ))
 
 
-async def test_a_node_greets_as_one_that_is_told_where_clients_come_from(
+async def test_a_node_greets_as_one_that_is_told_where_clients_come_from_and_of_alarms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def listens(*parts: object) -> None:
@@ -133,7 +134,7 @@ async def test_a_node_greets_as_one_that_is_told_where_clients_come_from(
     monkeypatch.setattr(Links, "start", nothing_yet)
     node = await started_until_reached(tmp_path)
     hello = node.links.hello
-    assert hello.features == sorted([INTRODUCTIONS, *FEATURES])
+    assert hello.features == sorted([ALARMS_FEATURE, INTRODUCTIONS, *FEATURES])
     line = introducer_of(node._credentials.secrets, "b", hello.cluster_id).line(b"0" * 32, "a", "192.0.2.1", 1)
     assert node.clients.arrivals.introductions.read(line, b"0" * 32) == ("b", "192.0.2.1", 1)
     node._coordination.close = lambda: None

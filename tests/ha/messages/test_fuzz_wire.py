@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from ha.messages.alarms import AlarmsInForce
 from ha.messages.attaching import Join
 from ha.messages.greeting import Hello
 from ha.messages.stream import Ack, Entries
@@ -49,7 +50,7 @@ def test_any_bytes(data: bytes) -> None:
 
 
 @examples(300)
-@given(EVERY, st.data())
+@given(EVERY | st.just(AlarmsInForce(True, False)), st.data())
 def test_bent_messages(message: Any, data: st.DataObject) -> None:
     """A flipped bit, a piece lost, a piece too many: another message, or ValueError."""
     whole = encode(message)

@@ -7,9 +7,10 @@ from typing import get_args
 import msgspec
 import pytest
 
+from ha.messages.alarms import AlarmsInForce
 from ha.messages.greeting import greeting
 from ha.messages.stream import Commit
-from ha.messages.wire import Peer, decode, encode
+from ha.messages.wire import Told, decode, encode
 
 NUMBERS = {
     1: "Probe",
@@ -56,18 +57,26 @@ NUMBERS = {
     50: "SnapshotAccess",
     51: "StepAsk",
     52: "StepTold",
+    60: "AlarmsInForce",
 }
 """Of version 5 of the peer protocol; 13 is one of 0.1.0's. From 28 on: of the feature ``calls`` only, from 50 on: of
-``users``."""
+``users``, and 60 of ``alarms``."""
 
 
 def test_a_number_names_one_kind_for_as_long_as_its_version_is_spoken() -> None:
     """Another release takes it for what it says here."""
-    assert {kind.__struct_config__.tag: kind.__name__ for kind in get_args(Peer)} == NUMBERS
+    assert {kind.__struct_config__.tag: kind.__name__ for kind in get_args(Told)} == NUMBERS
 
 
 def test_a_message_is_read_as_it_was_written() -> None:
     assert decode(encode(Commit(1, 2, 3))) == Commit(1, 2, 3) and encode(Commit(1, 2, 3)) == b"\x94\x07\x01\x02\x03"
+
+
+def test_a_later_version_may_tell_more_of_its_alarms() -> None:
+    assert encode(AlarmsInForce(True, False)) == b"\x93\x3c\xc3\xc2"
+    assert decode(msgspec.msgpack.encode([60, True, False, "another"])) == AlarmsInForce(True, False)
+    with pytest.raises(ValueError, match="at least length 3"):
+        decode(msgspec.msgpack.encode([60, True]))
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,7 @@ def test_live_and_ready_want_no_login(node: FakeNode) -> None:
     ("check", "change", "failed"),
     [
         ("local-alarms", {"alarms": ["low on memory"]}, {"alarms": [{"node": "node-1", "resource": "memory"}]}),
+        ("alarms", {"alarms": ["low on disk"]}, {"alarms": [{"node": "node-1", "resource": "disk"}]}),
         ("node-is-quorum-critical", {"ready_set": ["node-1", "node-2"]}, {"ready": ["node-2"]}),
         ("port-listener/5672", {"amqp_ports": [5673]}, {"missing": 5672, "ports": [5673]}),
         ("virtual-hosts", {"ready": False}, {"virtual-hosts": ["/"]}),
@@ -198,6 +199,30 @@ def test_rabbitmq_s_checks(
     assert {key: answer.json()[key] for key in failed} == failed
 
 
+def test_alarms_of_the_cluster_as_rabbitmq_3_10_says_them(client: TestClient, node: FakeNode) -> None:
+    """And beside that, of which nodes nothing is known: they do not count, as RabbitMQ asks those only that run."""
+    assert client.get(f"{CHECKS}/alarms").json() == {"status": "ok"}
+    node.health |= {"alarms": [], "others_alarms": {"node-3": None, "node-2": ["low on memory", "low on disk"]}}
+    answer = client.get(f"{CHECKS}/alarms")
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {
+            "status": "failed",
+            "reason": "There are alarms in effect in the cluster",
+            "alarms": [{"node": "node-2", "resource": "memory"}, {"node": "node-2", "resource": "disk"}],
+            "not_known": ["node-3"],
+        },
+    )
+    assert client.get(f"{CHECKS}/local-alarms").json() == {"status": "ok"}, "they are not this node's"
+    node.health["others_alarms"] = {"node-2": [], "node-3": None}
+    answer = client.get(f"{CHECKS}/alarms")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "not_known": ["node-3"]})
+    node.health["alarms"] = ["low on memory"]
+    found = client.get(f"{CHECKS}/local-alarms").json()
+    alarms = [{"node": "node-1", "resource": "memory"}]
+    assert found == {"status": "failed", "reason": "There are alarms in effect on the node", "alarms": alarms}
+
+
 def test_a_node_outside_the_ready_set_is_not_critical(client: TestClient, node: FakeNode) -> None:
     node.health["ready_set"] = ["node-2", "node-3"]
     assert client.get(f"{CHECKS}/node-is-quorum-critical").status_code == 200
@@ -211,6 +236,20 @@ def test_a_port_that_is_none(port: str, status: int, client: TestClient) -> None
 def test_protocols(client: TestClient) -> None:
     assert client.get(f"{CHECKS}/protocol-listener/amqp").status_code == 200
     assert client.get(f"{CHECKS}/protocol-listener/mqtt").status_code == 503
+
+
+def test_nodes_with_the_alarms_that_are_known(client: TestClient, node: FakeNode) -> None:
+    node.answers["door.nodes"] = {
+        "name": "node-2", "pid": 7, "uptime": 1.5, "alarms": ["low on memory"], "memory": {}, "disk": {}, "clients": {},
+        "others": {"node-3": False, "node-1": True}, "others_alarms": {"node-3": None, "node-1": ["low on disk"]},
+    }  # fmt: skip
+    first, own, last = client.get("/api/nodes").json()
+    assert first == {
+        "name": "node-1", "type": "disc", "running": True, "mem_alarm": False, "disk_free_alarm": True
+    }  # fmt: skip
+    assert own["mem_alarm"] and not own["disk_free_alarm"] and own["running"]
+    assert last == {"name": "node-3", "type": "disc", "running": False}
+    assert client.get("/api/nodes/node-1").json() == first
 
 
 # -- txha's own

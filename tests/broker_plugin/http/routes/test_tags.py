@@ -20,6 +20,7 @@ GET /api/vhost-limits
 GET /api/vhost-limits/{name}
 GET /api/user-limits
 GET /api/user-limits/{name}
+GET /api/health/checks/alarms
 GET /api/health/checks/local-alarms
 GET /api/health/checks/node-is-quorum-critical
 GET /api/health/checks/port-listener/{port}

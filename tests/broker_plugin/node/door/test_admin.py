@@ -69,7 +69,8 @@ class Node:
     def admin(self, logins: bool = True) -> DoorAdmin:
         shown = {"alarms": ["low on disk"], "memory": {"held": 3}}
         known = self.logins if logins else None
-        return DoorAdmin(self.config, self.core, Readiness(3, 2), self.listeners, known, lambda: shown)
+        told = {"b": ["low on memory"]}.get
+        return DoorAdmin(self.config, self.core, Readiness(3, 2), self.listeners, known, lambda: shown, told)
 
     async def ask(self, command: str, **arguments: Any) -> Any:
         changes = AuditedChanges(self.core, lambda call: call(), self.logins)
@@ -204,6 +205,7 @@ async def test_health_in_few_numbers(node: Node) -> None:
     found = await node.ask("door.health")
     assert found["ready"] and found["ready_set"] == ["a", "b"] and found["amqp_ports"] == [5672, 5673]
     assert "2 of 3 nodes are ready" in found["shortage"] and found["alarms"] == ["low on disk"]
+    assert found["others_alarms"] == {"b": ["low on memory"], "c": None}
     node.core.state = "catchup"
     found = await node.ask("door.health")
     assert not found["ready"] and found["shortage"] is None
@@ -213,6 +215,7 @@ async def test_health_in_few_numbers(node: Node) -> None:
 
 async def test_nodes(node: Node) -> None:
     found = await node.ask("door.nodes")
+    assert found["alarms"] == ["low on disk"] and found["others_alarms"] == {"b": ["low on memory"], "c": None}
     assert found["others"] == {"b": True, "c": False} and found["memory"] == {"held": 3} and found["uptime"] >= 0
 
 
