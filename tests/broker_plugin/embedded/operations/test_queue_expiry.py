@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.operations.queue_expiry import LONGEST_TICK
 from tests.broker_plugin.embedded.harness import Client, Harness
 from txobserver.access import User, found_users_step
@@ -260,13 +260,16 @@ def test_a_new_primary_counts_from_the_beginning(expiring: Expiring) -> None:
     assert expiring.queues == []
 
 
-def test_none_goes_before_the_branches_of_an_earlier_primary_have_locked_what_they_hold(
-    expiring: Expiring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_none_goes_before_the_branches_of_an_earlier_primary_have_locked_what_they_hold(expiring: Expiring) -> None:
     expiring.user().declare("q", **SECOND)
-    monkeypatch.setattr(EmbeddedBroker, "_locking_branches", lambda broker: True)
-    expiring.pass_by(0, 1, 1)
+    expiring.pass_by(0)
+    branches: Any = expiring.broker.branches
+    branches._locking.append((None, expiring.broker.topology.queues["q"], []))
+    expiring.pass_by(1, 1)
     assert expiring.queues == ["q"]
+    branches._locking.clear()
+    expiring.pass_by(1)
+    assert expiring.queues == []
 
 
 def test_many_queues_are_looked_at_in_several_turns(expiring: Expiring) -> None:
