@@ -10,10 +10,16 @@ from typing import Any, Protocol
 from broker_plugin.http.errors import refused, unavailable
 from recovery.reader.node_admin import FILE, MAX_ANSWER
 
-MOST_ASKED = 8
-"""Questions at a time: the administration takes 32 connections, and commands need some of them."""
 MOST_LOGINS = 8
-"""DoorLogins at a time, beside these: who guesses passwords keeps no other request from being answered."""
+"""Logins at a time"""
+MOST_HEALTH = 2
+"""Questions after the node's health at a time; the node's loop answers each within a turn"""
+MOST_READ = 6
+"""Other questions that change nothing, at a time"""
+MOST_CHANGES = 6
+"""Changes at a time; each may wait for the commit point for as long as an answer may take"""
+CHANGES = frozenset({"users.put", "users.delete", "rules.set", "rules.clear", "definitions.load"})
+"""The commands by which the door changes something"""
 ANSWER_SECONDS = 15.0
 """For an answer: a change waits for the commit point."""
 
@@ -28,18 +34,23 @@ class AskedNode(Protocol):
 
 class NodeClient:
     """AskedNode, of the node with this directory. Where the node listens is read for each question: it may have started
-    again."""
+    again.
+
+    Promise: while changes wait, others are read for and log in, and whatever waits, the node's health is told. So each
+    kind of question has places of its own among the 32 connections that the administration takes; commands need some.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / FILE
-        self._asking = asyncio.Semaphore(MOST_ASKED)
-        self._logging_in = asyncio.Semaphore(MOST_LOGINS)
+        self._changes = asyncio.Semaphore(MOST_CHANGES)
+        self._reads = asyncio.Semaphore(MOST_READ)
+        self._own = {"door.login": asyncio.Semaphore(MOST_LOGINS), "door.health": asyncio.Semaphore(MOST_HEALTH)}
 
     async def ask(self, command: str, arguments: dict[str, Any] | None = None, seconds: float = ANSWER_SECONDS) -> Any:
         """The node's answer. Raises HttpError where it does not come, or the command is refused."""
         try:
             async with asyncio.timeout(seconds):
-                async with self._logging_in if command == "door.login" else self._asking:
+                async with self._places(command):
                     answer = await self._exchange(command, arguments or {})
         except (TimeoutError, OSError, ValueError, KeyError, TypeError, RecursionError):
             raise unavailable("the node does not answer") from None
@@ -48,6 +59,9 @@ class NodeClient:
         if not answer["ok"]:
             raise refused(str(answer.get("error")), str(answer.get("refusal", "")))
         return answer.get("result")
+
+    def _places(self, command: str) -> asyncio.Semaphore:
+        return self._own.get(command) or (self._changes if command in CHANGES else self._reads)
 
     async def _exchange(self, command: str, arguments: dict[str, Any]) -> Any:
         where = json.loads(self._file.read_text())

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.admin.server import AdminServer, CommandRefused
+from broker_plugin.admin.server import MAX_CONNECTIONS, AdminServer, CommandRefused, Handler
 from broker_plugin.amqp.protocol.passwords import RABBITMQ_SHA256
-from broker_plugin.http.asking import MOST_ASKED, MOST_LOGINS, NodeClient
+from broker_plugin.http.asking import CHANGES, MOST_CHANGES, MOST_HEALTH, MOST_LOGINS, MOST_READ, NodeClient
 from broker_plugin.http.errors import HttpError
 from ha.relay import NO_PRIMARY, NOT_ACTIVE, OUTCOME_UNKNOWN
 from tests.broker_plugin.definitions.held_node import HeldNode
@@ -33,13 +33,22 @@ class Held:
         self.node = HeldNode()
         self.answering = asyncio.Event()
         self.begun: list[str] = []
-        handlers = {"door.login": self._held, "slow": self._held, "quick": self._quick, "cannot": self._cannot}
-        self.server = AdminServer(strict_guard(), directory, {**self.node.handlers, **handlers})
+        handlers = {"slow": self._held, "quick": self._quick, "door.health": self._quick, "cannot": self._cannot}
+        held = {"door.login": self._held, **{command: self._change(command) for command in sorted(CHANGES)}}
+        self.server = AdminServer(strict_guard(), directory, {**self.node.handlers, **handlers, **held})
 
     async def _held(self, arguments: dict[str, Any]) -> Any:
         self.begun.append(arguments["as"])
         await self.answering.wait()
         return arguments["as"]
+
+    def _change(self, command: str) -> Handler:
+        """One that the test names is held."""
+
+        async def handle(arguments: dict[str, Any]) -> Any:
+            return await (self._held if "as" in arguments else self.node.handlers[command])(arguments)
+
+        return handle
 
     async def _quick(self, arguments: dict[str, Any]) -> Any:
         return "here"
@@ -131,13 +140,46 @@ async def test_an_answer_that_is_none_is_no_fault_of_the_door(answer: bytes, tmp
     server.close()
 
 
+async def begun(held: Held, count: int) -> None:
+    """So many questions have come to the node."""
+    async with asyncio.timeout(10):
+        while len(held.begun) < count:
+            await asyncio.sleep(0)
+
+
 async def test_questions_that_are_not_answered_hold_no_login(held: Held, client: NodeClient) -> None:
-    slow = [asyncio.create_task(client.ask("slow", {"as": str(n)})) for n in range(MOST_ASKED)]
-    while len(held.begun) < MOST_ASKED:
-        await asyncio.sleep(0)
+    slow = [asyncio.create_task(client.ask("slow", {"as": str(n)})) for n in range(MOST_READ + 3)]
+    await begun(held, MOST_READ)
     login = asyncio.create_task(client.ask("door.login", {"as": "ada"}))
-    while "ada" not in held.begun:
-        await asyncio.sleep(0)
+    await begun(held, MOST_READ + 1)
+    assert held.begun[-1] == "ada"
     held.answering.set()
     assert await login == "ada"
     await asyncio.gather(*slow)
+
+
+async def test_changes_that_wait_hold_neither_health_nor_reading_nor_logins(held: Held, client: NodeClient) -> None:
+    """A healthy primary whose backups hang had been taken for a dead one."""
+    commands = sorted(CHANGES)
+    asked = [client.ask(commands[n % len(commands)], {"as": str(n)}) for n in range(20)]
+    changes = [asyncio.create_task(each) for each in asked]
+    await begun(held, MOST_CHANGES)
+    login = asyncio.create_task(client.ask("door.login", {"as": "ada"}))
+    await begun(held, MOST_CHANGES + 1)
+    assert held.begun[-1] == "ada", "no more changes are asked at a time"
+    for quick in ("door.health", "quick"):
+        assert await client.ask(quick, {}, 5.0) == "here"
+    held.answering.set()
+    await asyncio.gather(login, *changes)
+
+
+async def test_reading_that_takes_long_holds_no_health(held: Held, client: NodeClient) -> None:
+    slow = [asyncio.create_task(client.ask("slow", {"as": str(n)})) for n in range(MOST_READ + 3)]
+    await begun(held, MOST_READ)
+    assert await client.ask("door.health", {}, 5.0) == "here"
+    held.answering.set()
+    await asyncio.gather(*slow)
+
+
+def test_commands_have_room_beside_the_door() -> None:
+    assert MOST_LOGINS + MOST_HEALTH + MOST_READ + MOST_CHANGES <= MAX_CONNECTIONS - 8
