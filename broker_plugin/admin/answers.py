@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+LET_IN_NO_MORE = "let_in_no_more"
+"""Why a change is refused, as a word for programs: its user had been let in at the HTTP door, and would not be now"""
 
 
 def answering(answer: asyncio.Future[T]) -> Callable[[T], None]:

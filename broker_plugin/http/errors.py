@@ -10,6 +10,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from broker_plugin.admin.answers import LET_IN_NO_MORE
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.http_events import HttpDoorFailed
 from txobserver.refusal import Refusal
@@ -65,6 +66,8 @@ def unavailable(reason: str) -> HttpError:
 def refused(sentence: str, refusal: str) -> HttpError:
     """The node refuses. ``refusal`` says what the stream has decided, by which what was there before has gone, or what
     was not there has come, since the door looked; without one the node cannot do this now."""
+    if refusal == LET_IN_NO_MORE:
+        return not_authorised(sentence)
     if refusal in (Refusal.GONE, Refusal.NO_VHOST):
         return NotFound(404, "Object Not Found", sentence)
     return bad_request(sentence) if refusal else unavailable(sentence)

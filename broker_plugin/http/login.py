@@ -1,7 +1,8 @@
 """Who asks: HTTP Basic with the cluster's users, and what their tags allow, as RabbitMQ's management plug-in has it.
 
-The node verifies; a refused login is told by it and counted there with those of AMQP, and its answer waits as long as
-a refusal at AMQP would. Of one network a few logins are verified at a time, so that the others' are.
+The node verifies, and before a change once more. A refused login is told by it and counted there with those of AMQP,
+and its answer waits as long as a refusal at AMQP would. Of one network a few logins are verified at a time, so that the
+others' are.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.requests import Request
 
@@ -31,17 +33,25 @@ TAGS_THAT_ALLOW = {
 """By what a route wants: the tags of which one is enough, and what is said where there is none."""
 
 
-class Login(NamedTuple):
-    """A user who has logged in, and from where."""
+@dataclass(frozen=True)
+class Login:
+    """A user who has logged in, and from where. ``number``: which user of this name it is, as the node knows them."""
 
     user: str
     tags: tuple[str, ...]
     address: str
+    number: int | None
+    password: str = field(repr=False)
 
     @property
     def by(self) -> dict[str, str]:
         """As the node is told whose change it is."""
         return {"user": self.user, "address": self.address}
+
+    @property
+    def let_in(self) -> dict[str, Any]:
+        """By what the node judges again, before a change, whether this user would be let in still."""
+        return {"password": self.password, "number": self.number, "tags": list(self.tags)}
 
 
 class DoorLogins:
@@ -67,7 +77,7 @@ class DoorLogins:
             allowed, refusal = TAGS_THAT_ALLOW[each]
             if not allowed.intersection(tags):
                 raise not_authorised(refusal)
-        return Login(user, tags, address)
+        return Login(user, tags, address, found["number"], password)
 
     async def _verified(self, user: str, password: str, address: str) -> Any:
         network = network_of(address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,6 +19,12 @@ class Asking(NamedTuple):
     request: Request
     login: Login
     node: AskedNode
+
+    async def change(self, command: str, arguments: dict[str, Any]) -> Any:
+        """Ask the node for a change, as this user. Raises HttpError, also where the user has been deleted or changed
+        since the request was let in: its body may have come slowly."""
+        whose = {"by": self.login.by, "login": self.login.let_in}
+        return await self.node.ask(command, {**arguments, **whose})
 
 
 Handler = Callable[[Asking], Awaitable[Response]]

@@ -13,6 +13,7 @@ from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.logs.events import UserChanged
 from broker_plugin.logs.formats import tell
 from broker_plugin.node.origins import origin_of
+from broker_plugin.node.verdicts import judge_again
 from ha.core import NodeCore
 from txobserver.access import Access
 from txobserver.audited import audited_step
@@ -58,14 +59,15 @@ class AuditedChanges:
         self, name: str, step: Configure, arguments: dict[str, Any], sentence: Sentence, look: str
     ) -> None:
         """Ask for a step, and wait until it has passed the commit point. ``look``: the command that shows what became
-        of it. Raises CommandRefused."""
+        of it. Raises CommandRefused, also if the HTTP door would not let the change's user in any more."""
         self.kept()
         try:
             check_step(step)
         except UnknownStep as error:
             raise CommandRefused(str(error)) from None
-        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         origin = origin_of(arguments, self._core.member.node)
+        await judge_again(self.logins(), lambda: self.kept().users, origin, arguments)
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         tell(log, logging.WARNING, UserChanged(step.operation, name, origin.user, origin.address))
         audited = audited_step(step, origin, self._core.settings.calls_kept)
         self._report(lambda: self._core.configure(audited, answering(answer)))

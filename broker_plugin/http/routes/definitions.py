@@ -77,7 +77,7 @@ async def _import(asking: Asking, vhost: str | None) -> Response:
         raise bad_request(_told(found))
     if found.steps:
         packed = await asyncio.to_thread(packed_steps, found.steps)
-        await asking.node.ask("definitions.load", {"steps": packed, "by": asking.login.by})
+        await asking.change("definitions.load", {"steps": packed})
     if found.left_out:
         return JSONResponse({"left_out": [each._asdict() for each in found.left_out]})
     return Response(status_code=204)

@@ -23,14 +23,14 @@ async def rules(asking: Asking, kind: str) -> list[dict[str, Any]]:
 
 async def set_rule(asking: Asking, rule: dict[str, Any]) -> Response:
     """Sets a rule."""
-    done = await asking.node.ask("rules.set", {**rule, "by": asking.login.by})
+    done = await asking.change("rules.set", rule)
     return Response(status_code=201 if done["added"] else 204)
 
 
 async def clear(asking: Asking, rule: dict[str, Any]) -> None:
     """Clears a rule."""
     place = {key: rule[key] for key in ("kind", "vhost", "name", "scope")}
-    await asking.node.ask("rules.clear", {**place, "by": asking.login.by})
+    await asking.change("rules.clear", place)
 
 
 async def visible(asking: Asking, sees_all: frozenset[str] = SEES_ALL) -> set[str] | None:

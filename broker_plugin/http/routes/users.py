@@ -53,17 +53,17 @@ async def put_user(asking: Asking) -> Response:
     name, given = name_in(asking.request, "name"), await read_object(asking.request)
     if len(name.encode()) > LONGEST_NAME:
         raise bad_request(f"a user's name has at most {LONGEST_NAME} bytes")
-    arguments = {"name": name, "tags": _tags(given), "hash": await _hash(given), "by": asking.login.by}
+    arguments = {"name": name, "tags": _tags(given), "hash": await _hash(given)}
     if unknown := sorted(given.keys() - KNOWN):
         raise bad_request(f"a user has no {unknown[0]!r}")
-    done = await asking.node.ask("users.put", arguments)
+    done = await asking.change("users.put", arguments)
     return Response(status_code=201 if done["added"] else 204)
 
 
 async def delete_user(asking: Asking) -> Response:
     """Deletes a user, whose connections are closed."""
     found = await _there(asking)
-    await asking.node.ask("users.delete", {"name": found["name"], "by": asking.login.by})
+    await asking.change("users.delete", {"name": found["name"]})
     return Response(status_code=204)
 
 

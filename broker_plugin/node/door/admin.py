@@ -17,13 +17,11 @@ from broker_plugin.node.calls.listeners import Listeners
 from broker_plugin.node.calls.shown import created_at
 from broker_plugin.node.config import NodeConfig
 from broker_plugin.node.readiness import Readiness
-from broker_plugin.node.verdicts import verdict_on
+from broker_plugin.node.verdicts import MECHANISM, verdict_on
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE, READY
 from txobserver.audited import KeptChange
 
-MECHANISM = "PLAIN"
-"""As which a login by HTTP is told."""
 WRONG = "the user or the password is wrong"
 ONLY_LOOPBACK = f"{LOOPBACK_ONLY} can only log in from loopback"
 
@@ -62,7 +60,8 @@ class DoorAdmin:
         }
 
     async def _login(self, arguments: dict[str, Any]) -> Any:
-        """Whether a login is right, the user's tags, and where it is not, how long to wait before saying so."""
+        """Whether a login is right, the user's tags and number, and where it is not, how long to wait before saying
+        so."""
         if self._logins is None:
             raise CommandRefused("a host broker serves the clients of this node, and has users of its own")
         user, password, address = (arguments.get(key) for key in ("name", "password", "address"))
@@ -73,12 +72,13 @@ class DoorAdmin:
         if not await verdict_on(self._logins, Credentials(user, password), address):
             return self._refused(user, address, WRONG)
         there = self._core.replica.contents.access.users.get(user)
-        return {"right": True, "tags": [] if there is None else list(there.tags), "delay": 0.0, "local": True}
+        tags, number = ([], None) if there is None else (list(there.tags), there.number)
+        return {"right": True, "tags": tags, "number": number, "delay": 0.0, "local": True}
 
     def _refused(self, user: str, address: str, why: str, local: bool = True) -> Any:
         assert self._logins is not None
         delay = self._logins.refused(user, address, MECHANISM, why).delay
-        return {"right": False, "tags": [], "delay": delay, "local": local}
+        return {"right": False, "tags": [], "number": None, "delay": delay, "local": local}
 
     async def _health(self, arguments: dict[str, Any]) -> Any:
         """In few numbers: it is asked often, and also where there are very many queues."""

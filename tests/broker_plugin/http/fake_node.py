@@ -52,7 +52,8 @@ class FakeNode:
                 right = PASSWORDS.get(given["name"]) == given["password"]
                 local = given["name"] != "guest" or given["address"] == "127.0.0.1"
                 tags = TAGS.get(given["name"], []) if right else []
-                return {"right": right, "tags": tags, "delay": 0.0 if right else self.delay, "local": local}
+                delay = 0.0 if right else self.delay
+                return {"right": right, "tags": tags, "number": 7 if right else None, "delay": delay, "local": local}
             case "door.health":
                 return self.health
             case "users.list":
@@ -67,7 +68,7 @@ class FakeNode:
             case "rules.list":
                 return [rule for _, rule in sorted(self.rules.items()) if rule["kind"] in given["kinds"]]
             case "rules.set":
-                rule = {"scope": "", **{key: value for key, value in given.items() if key != "by"}}
+                rule = {"scope": "", **{key: value for key, value in given.items() if key not in ("by", "login")}}
                 if rule["kind"] == "vhost":
                     rule["going"] = False
                 added = self._place(rule) not in self.rules
@@ -87,6 +88,11 @@ class FakeNode:
     def given(self, command: str) -> list[dict[str, Any]]:
         """The arguments of each such question."""
         return [arguments for asked, arguments in self.asked if asked == command]
+
+
+def let_in(user: str) -> dict[str, Any]:
+    """What the node is told of the login whose change it is asked for."""
+    return {"password": PASSWORDS[user], "number": 7, "tags": TAGS[user]}
 
 
 def basic(user: str, password: str | None = None) -> dict[str, str]:

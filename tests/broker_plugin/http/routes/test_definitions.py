@@ -15,7 +15,7 @@ from broker_plugin.http.errors import bad_request
 from broker_plugin.http.routes import definitions
 from tests.broker_plugin.definitions.held import FILES, without_numbers
 from tests.broker_plugin.definitions.held_node import HeldNode
-from tests.broker_plugin.http.fake_node import FakeNode, basic
+from tests.broker_plugin.http.fake_node import FakeNode, basic, let_in
 
 REAL = (FILES / "rabbitmq-3.10-http.json").read_bytes()
 BY = {"user": "ada", "address": "127.0.0.1"}
@@ -27,12 +27,15 @@ class Node(FakeNode):
     def __init__(self) -> None:
         super().__init__()
         self.node = HeldNode()
+        self.logins: list[Any] = []
 
     async def ask(self, command: str, arguments: dict[str, Any] | None = None, seconds: float = ANSWER_SECONDS) -> Any:
         if not command.startswith("definitions."):
             return await super().ask(command, arguments, seconds)
         try:
-            return await self.node.handle(command, arguments or {})
+            given = dict(arguments or {})
+            self.logins.append(given.pop("login", None))
+            return await self.node.handle(command, given)
         except CommandRefused as error:
             raise bad_request(str(error)) from None
 
@@ -50,7 +53,7 @@ def client(node: Node) -> TestClient:
 
 def test_a_file_is_imported_and_given_out(client: TestClient, node: Node) -> None:
     assert client.post("/api/definitions", content=REAL).status_code == 204
-    assert node.node.asked[-1][1]["by"] == BY
+    assert node.node.asked[-1][1]["by"] == BY and node.logins[-1] == let_in("ada")
     given = client.get("/api/definitions")
     assert given.headers["content-type"] == "application/json"
     other = HeldNode()

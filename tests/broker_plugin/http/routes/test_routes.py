@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from broker_plugin.amqp.protocol.passwords import is_current, matches
 from broker_plugin.http.app import operators_app
 from broker_plugin.http.reading import MOST_BODY
-from tests.broker_plugin.http.fake_node import FakeNode, basic
+from tests.broker_plugin.http.fake_node import FakeNode, basic, let_in
 
 GONE = {"error": "Object Not Found", "reason": "Not Found"}
 CHECKS = "/api/health/checks"
@@ -59,7 +59,8 @@ def test_a_hash_of_rabbitmq_s_is_taken(client: TestClient, node: FakeNode) -> No
 
 def test_a_user_is_deleted_by_who_asks(client: TestClient, node: FakeNode) -> None:
     assert client.delete("/api/users/mon").status_code == 204
-    assert node.given("users.delete") == [{"name": "mon", "by": {"user": "ada", "address": "127.0.0.1"}}]
+    by = {"user": "ada", "address": "127.0.0.1"}
+    assert node.given("users.delete") == [{"name": "mon", "by": by, "login": let_in("ada")}]
     assert client.delete("/api/users/mon").json() == GONE
 
 

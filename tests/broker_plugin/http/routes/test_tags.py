@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from broker_plugin.http import routes
 from broker_plugin.http.app import operators_app
-from tests.broker_plugin.http.fake_node import PASSWORDS, FakeNode, basic
+from broker_plugin.http.asking import CHANGES
+from tests.broker_plugin.http.fake_node import PASSWORDS, FakeNode, basic, let_in
 
 OPEN = """
 GET /health/live
@@ -107,3 +112,11 @@ def test_a_route_wants_a_tag(route: str, users: set[str]) -> None:
         assert (answer.status_code == 401) == (user not in users), f"{user}: {answer.text}"
         if user not in users:
             assert {command for command, _ in node.asked} == {"door.login"}
+        for command in CHANGES:
+            assert all(each["login"] == let_in(user) for each in node.given(command)), "the node is to judge it again"
+
+
+def test_no_route_asks_for_a_change_but_with_the_login_that_is_judged_again() -> None:
+    text = "".join(path.read_text() for path in Path(routes.__file__).parent.glob("*.py"))
+    assert set(re.findall(r'asking\.change\("([\w.]+)"', text)) == CHANGES
+    assert not CHANGES & set(re.findall(r'\.ask\("([\w.]+)"', text))

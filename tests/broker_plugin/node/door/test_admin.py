@@ -84,7 +84,7 @@ def node() -> Node:
 
 
 async def test_a_login_tells_tags_and_a_wrong_one_how_long_to_wait(node: Node) -> None:
-    right = {"right": True, "tags": ["administrator"], "delay": 0.0, "local": True}
+    right = {"right": True, "tags": ["administrator"], "number": 0, "delay": 0.0, "local": True}
     assert await node.ask("door.login", name="ada", password=SECRET, address="10.0.0.1") == right
     delays = [
         (await node.ask("door.login", name="ada", password="wrong", address="10.0.0.1"))["delay"]
