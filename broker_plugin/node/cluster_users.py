@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from broker_plugin.amqp.hash_renewals import Renewed, Taken
 from broker_plugin.amqp.protocol.passwords import SALT_BYTES, is_hash, matches, new_hash
 from broker_plugin.guard import Guard
 from broker_plugin.logs.events import UsersTakenOver, UsersUnread
@@ -146,16 +147,23 @@ def names_users(amqp: Amqp) -> bool:
     return amqp.users_file is not None or "users" in amqp.model_fields_set
 
 
-def renewed_hash(core: NodeCore, report: Report) -> Callable[[str, str, str], None]:
+def renewed_hash(core: NodeCore, report: Report) -> Renewed:
     """What is done when a login has shown the password of a weak hash: the strong one takes its place.
 
-    Unless the password was changed meanwhile. Of a user of the node's own configuration nothing is done.
+    Unless the password was changed meanwhile; then there is nothing to be done any more. While there is no primary, and
+    while users are those of the node's own configuration, it is not taken.
     """
 
-    def renewed(user: str, kept: str, fresh: str) -> None:
-        there = core.replica.contents.access.users.get(user)
-        if there is not None and there.hash == kept:
-            report(lambda: core.configure(set_password_step(user, fresh, kept), lambda error: None))
+    def renewed(user: str, kept: str, fresh: str, taken: Taken) -> None:
+        access = core.replica.contents.access
+        there = access.users.get(user)
+        if not access.events:
+            taken(False)
+        elif there is None or there.hash != kept:
+            taken(True)
+        else:
+            step = set_password_step(user, fresh, kept)
+            report(lambda: core.configure(step, lambda error: taken(error is None)))
 
     return renewed
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from broker_plugin.amqp import hash_renewals
 from broker_plugin.amqp import password_pool as module
 from broker_plugin.amqp.password_pool import PasswordPool
 from broker_plugin.amqp.protocol.passwords import is_current, matches, new_hash
@@ -24,15 +27,15 @@ class Threads:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self._waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
 
     def begin(self, executor: Any, job: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        self.asked.append(job.__closure__[0].cell_contents.credentials.password)  # type: ignore[index]
-        self._waiting.append((job, then))
+        self.asked.append(job.__self__.credentials.password)  # type: ignore[attr-defined]
+        self.waiting.append((job, then))
 
     def end(self) -> None:
         """The first job is done."""
-        job, then = self._waiting.pop(0)
+        job, then = self.waiting.pop(0)
         future: asyncio.Future[Any] = asyncio.Future(loop=asyncio.new_event_loop())
         future.set_result(job())
         then(future)
@@ -47,14 +50,26 @@ class Pool:
         guard = strict_guard()
         guard.run_in_executor = self.threads.begin  # type: ignore[method-assign]
         self.renewed: list[tuple[str, str, str]] = []
-        self.pool = PasswordPool(guard, lambda *said: self.renewed.append(said))
+        self.taken: list[Callable[[bool], None]] = []
+        self.pool = PasswordPool(guard, self._renewed)
         self.told: list[tuple[str, bool]] = []
         self.gone: set[str] = set()
 
-    def check(self, who: str, password: str = "right", kept: str | None = KEPT, address: str = "192.0.2.1") -> None:
+    def _renewed(self, user: str, kept: str, fresh: str, taken: Callable[[bool], None]) -> None:
+        self.renewed.append((user, kept, fresh))
+        self.taken.append(taken)
+
+    def check(
+        self,
+        who: str,
+        password: str = "right",
+        kept: str | None = KEPT,
+        address: str = "192.0.2.1",
+        user: str = "u",
+    ) -> None:
         self.pool.check(
             kept,
-            Credentials("u", password),
+            Credentials(user, password),
             address,
             lambda right: self.told.append((who, right)),
             lambda: who not in self.gone,
@@ -130,6 +145,89 @@ def test_a_weak_hash_is_made_anew_at_the_first_login(pool: Pool, kept: str) -> N
     assert (user, before) == ("u", kept) and is_current(fresh) and matches(fresh, "right")
     pool.check("b", kept=fresh)
     assert pool.told[-1] == ("b", True) and len(pool.threads.asked) == 1, "the strong one is known already"
+
+
+WEAK = of_rabbitmq("sha256", "right")
+OF_FEWER_ROUNDS = "$scrypt$ln=4,r=8,p=1$" + new_hash("right", bytes(16)).split("$")[3] + "$"
+OF_FEWER_ROUNDS += b64encode(hashlib.scrypt(b"right", salt=bytes(16), n=16, r=8, p=1, dklen=32)).decode().rstrip("=")
+
+
+def all_done(pool: Pool) -> None:
+    while pool.threads.waiting:
+        pool.threads.end()
+
+
+@pytest.mark.parametrize("kept", [WEAK, OF_FEWER_ROUNDS])
+def test_users_with_one_weak_hash_get_one_of_their_own_each(kept: str, pool: Pool) -> None:
+    """Their passwords are one, and an import gave them one and the same hash."""
+    for user in ("ua", "ub", "uc"):
+        for _ in range(3):
+            pool.check(user, kept=kept, user=user)
+            all_done(pool)
+    assert [user for user, _, _ in pool.renewed] == ["ua", "ub", "uc"] and len({each[2] for each in pool.renewed}) == 3
+
+
+@pytest.mark.parametrize("kept", [WEAK, OF_FEWER_ROUNDS])
+def test_users_with_one_weak_hash_who_log_in_at_once_get_one_of_their_own_each(kept: str, pool: Pool) -> None:
+    for user in ("ua", "ub"):
+        pool.check(user, kept=kept, user=user)
+    all_done(pool)
+    assert sorted(user for user, _, _ in pool.renewed) == ["ua", "ub"]
+
+
+def test_a_hash_that_was_not_taken_is_given_again_at_the_next_login_and_not_made_again(pool: Pool) -> None:
+    """There was no primary at that moment."""
+    for number in range(1, 5):
+        pool.check("a", kept=WEAK)
+        all_done(pool)
+        assert len(pool.renewed) == number and len(pool.threads.asked) == 1
+        pool.taken.pop()(False)
+    assert len(set(pool.renewed)) == 1
+    pool.check("a", kept=WEAK)
+    pool.taken.pop()(True)
+    assert not pool.pool._renewals._of
+
+
+def test_one_hash_of_a_user_is_made_or_given_at_a_time(pool: Pool) -> None:
+    for _ in range(100):
+        pool.check("a", kept=WEAK)
+    assert pool.threads.asked == ["right"] and not pool.renewed
+    all_done(pool)
+    for _ in range(100):
+        pool.check("a", kept=WEAK)
+    assert len(pool.renewed) == 1 and not pool.threads.waiting
+
+
+def test_another_weak_hash_of_a_user_is_made_anew_too(pool: Pool) -> None:
+    """An operator gave the user the password again, as a hash of RabbitMQ's, before the first one was taken."""
+    other = of_rabbitmq("sha512", "right")
+    pool.check("a", kept=WEAK)
+    all_done(pool)
+    pool.check("a", kept=other)
+    assert len(pool.renewed) == 1, "one at a time"
+    pool.taken.pop()(False)
+    pool.check("a", kept=other)
+    all_done(pool)
+    assert pool.renewed[-1][1] == other and len(pool.threads.asked) == 2
+
+
+def test_hashes_that_are_made_anew_keep_no_login_waiting(pool: Pool) -> None:
+    """All users of an import log in at once: a login waits for two of them at most."""
+    for number in range(50):
+        pool.check("a", kept=WEAK, user=f"u{number}")
+    pool.check("ann", "ann", new_hash("ann", bytes(16)), user="ann")
+    for _ in range(3):
+        pool.threads.end()
+    assert ("ann", True) in pool.told and len(pool.renewed) == 2
+
+
+def test_renewals_that_wait_are_bounded(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hash_renewals, "MOST_RENEWALS", 2)
+    for number in range(4):
+        pool.check("a", kept=WEAK, user=f"u{number}")
+        all_done(pool)
+        pool.taken.pop()(False)
+    assert list(pool.pool._renewals._of) == ["u2", "u3"]
 
 
 def test_what_is_remembered_is_bounded(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,13 +143,20 @@ def test_a_backup_says_so_once_if_its_own_file_is_not_what_counts(
 def test_a_hash_that_a_login_has_made_anew_takes_the_place_of_the_one_it_verified() -> None:
     node = Node(OWN)
     renewed = renewed_hash(node.core, lambda call: call())
-    renewed("app", "s3cret", "fresh")
+    taken: list[bool] = []
+    renewed("app", "s3cret", "fresh", taken.append)
+    assert taken == [False], "the users are those of the node's own configuration still"
     applied(add_user_step("app", "weak"), node.access)
-    renewed("app", "other", "fresh")
-    renewed("gone", "weak", "fresh")
-    assert node.asked == []
-    renewed("app", "weak", "fresh")
+    renewed("app", "other", "fresh", taken.append)
+    renewed("gone", "weak", "fresh", taken.append)
+    assert node.asked == [] and taken == [False, True, True]
+    renewed("app", "weak", "fresh", taken.append)
     (step,) = node.asked
+    node.done("this node knows no primary at the moment; ask again")
+    assert taken[3:] == [False]
+    renewed("app", "weak", "fresh", taken.append)
+    node.done(None)
+    assert taken[4:] == [True]
     assert applied(step, node.access).users["app"] == User("app", "fresh", (), 1)
     changed = applied(add_user_step("app", "changed"))
     assert changed.apply(Configure(2, step.operation, step.name, step.arguments)) is Refusal.CHANGED
