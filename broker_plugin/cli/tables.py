@@ -41,7 +41,7 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
     console = PlainConsole()
     console.print(table)
     for node in nodes:
-        for key in ("shortage", "waits_for_operator", "record_error"):
+        for key in ("shortage", "waits_for_operator", "record_error", "door_error"):
             if node.get(key):
                 console.print(f"{node['name']}: {node[key]}", style="bold red", soft_wrap=True)
         if line := calls_line(node):

@@ -33,7 +33,8 @@ class HttpDoorFailed(NamedTuple):
 
 
 class HttpDoorUnstarted(NamedTuple):
-    """The process that answers operators by HTTP cannot be started; it is tried again after so many ``seconds``."""
+    """The process that answers operators by HTTP cannot be started, or cannot listen there; it is tried again after so
+    many ``seconds``, and then after longer and longer pauses. It is told again when the reason is another one."""
 
     reason: str
     seconds: float

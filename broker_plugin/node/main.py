@@ -109,6 +109,7 @@ class NodeProcess:
         self.doors: Doors
         self.calls: CallsPart
         self.metrics: NodeMetrics
+        self.operators: DoorProcess | None = None
         self.clients: ClientService = clients_of(self.guard, config, partial(self._fail, in_order=True))
 
     async def run(self) -> int:
@@ -285,9 +286,9 @@ class NodeProcess:
         self._closed_by(admin.stop)
         await admin.start()
         if config.http is not None:
-            process = DoorProcess(self.guard, config)
-            self._started.callback(process.stop)
-            process.start()
+            self.operators = DoorProcess(self.guard, config)
+            self._started.callback(self.operators.stop)
+            self.operators.start()
 
     # -- running
 
@@ -315,7 +316,8 @@ class NodeProcess:
     async def _status(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()
         said = status(self.core, self.store.member, self._readiness, self.records.complaint)
-        return {**said, **self.clients.shown()}
+        door_error = None if self.operators is None else self.operators.complaint
+        return {**said, "door_error": door_error, **self.clients.shown()}
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()

@@ -1,22 +1,24 @@
-"""Ports that a node is to listen on: whether they are free, before anything is written."""
+"""Ports that a node and its HTTP door are to listen on: whether they are free."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import socket
+from collections.abc import Iterable
 
 from broker_plugin.node.config import ConfigError, NodeConfig
 
 
 async def check_ports(config: NodeConfig) -> None:
-    """Find a port in use before anything is written. Raises ConfigError."""
+    """Find a port of the node in use before anything is written. Raises ConfigError.
+
+    The door's are not among them: a node lives without its door, and one that outlives its node keeps its ports.
+    """
     loop = asyncio.get_running_loop()
-    operators = [] if config.http is None else config.http.addresses
     for what, host, port in (
         ("AMQP clients", config.amqp.host, config.amqp.port),
         ("other nodes", config.peer.host, config.peer.port),
-        *(("operators", host, port) for host, port in operators),
     ):
         try:
             server = await loop.create_server(asyncio.Protocol, host, port)
@@ -24,6 +26,18 @@ async def check_ports(config: NodeConfig) -> None:
             raise ConfigError(f"cannot listen for {what} on {host}:{port}: {_why(error)}") from error
         server.close()
         await server.wait_closed()
+
+
+def why_shut(addresses: Iterable[tuple[str, int]]) -> str | None:
+    """Why the HTTP door cannot listen on these addresses; None if it can. In a thread: a name may have to be looked
+    up."""
+    for host, port in addresses:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            socket.create_server((host, port), family=family).close()
+        except OSError as error:
+            return f"cannot listen for operators on {host}:{port}: {_why(error)}"
+    return None
 
 
 def _why(error: OSError) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -109,6 +110,41 @@ def a_door_that_dies_harms_no_node_and_comes_again(directory: Path, door: Door, 
     wait_until(lambda: door.ask(node, "/health/live")[0] == 200, 30, "the other door")
 
 
+def a_request_whose_user_is_deleted_meanwhile_changes_nothing(door: Door, node: int) -> None:
+    """The rest of its body comes when the deletion has been answered, at the same node."""
+    guest = {"password": GIVEN, "tags": "administrator"}
+    assert door.ask(node, "/api/users/gone", "boss", SECRET, "PUT", guest)[0] == 201
+    body = json.dumps(EVE).encode()
+    login = b64encode(f"gone:{GIVEN}".encode()).decode()
+    head = f"PUT /api/users/more HTTP/1.1\r\nhost: x\r\nauthorization: Basic {login}\r\ncontent-length: {len(body)}"
+    with socket.create_connection(("127.0.0.1", door.base + node), 30) as client:
+        client.sendall(head.encode() + b"\r\nexpect: 100-continue\r\n\r\n")
+        assert b" 100 " in client.recv(4096), "it has been let in, and its body is waited for"
+        assert door.ask(node, "/api/users/gone", "boss", SECRET, "DELETE")[0] == 204
+        client.sendall(body)
+        assert b" 401 " in client.recv(4096).splitlines()[0]
+    names = [each["name"] for each in door.ask(node, "/api/users", "boss", SECRET)[1]]
+    assert "boss" in names and not {"gone", "more"} & set(names)
+
+
+def a_node_starts_though_a_door_that_outlives_it_has_its_port(
+    cluster: LocalCluster, directory: Path, door: Door, node: int
+) -> None:
+    """That door was stopped; it ends when it goes on, and then the node's own opens."""
+    name, old = NAMES[node], doors_of(directory)[str(cluster.pid(NAMES[node]))]
+    os.kill(old, signal.SIGSTOP)
+    try:
+        cluster.kill(name)
+        cluster.start_node(name)
+        wait_until(cluster.all_ready, 60, "ready nodes")
+        wait_until(lambda: cluster.status()[node]["door_error"] is not None, 30, "the reason")
+        assert cluster.status()[node]["door_error"].startswith("the door is not open: cannot listen for operators on ")
+    finally:
+        os.kill(old, signal.SIGCONT)
+    wait_until(lambda: door.ask(node, "/health/live")[0] == 200, 60, "a door")
+    assert cluster.status()[node]["door_error"] is None
+
+
 def what_is_counted_never_falls(cluster: LocalCluster, directory: Path, door: Door, first: int, then: int) -> None:
     """Not with a channel, nor with the primary's role."""
     work(cluster, first)
@@ -140,7 +176,8 @@ def a_primary_is_killed_and_its_door_goes_with_it(
     assert door.ask(backup, "/api/users/eve", "boss", SECRET, "DELETE")[0] == 204
     wait_until(lambda: door.ask(backup, "/api/whoami", "eve", GIVEN)[0] == 401, 30, "the deletion")
     _, changes = door.ask(backup, "/api/txha/changes?by=boss", "boss", SECRET)
-    assert [(each["operation"], each["name"]) for each in changes] == [("user.put", "eve"), ("user.delete", "eve")]
+    done = [(each["operation"], each["name"]) for each in changes]
+    assert done == [("user.put", "eve"), ("user.put", "gone"), ("user.delete", "gone"), ("user.delete", "eve")]
     assert all((each["user"], each["address"]) == ("boss", "127.0.0.1") for each in changes)
 
 
@@ -157,6 +194,8 @@ def test_the_door_of_a_cluster(tmp_path: Path) -> None:
         wait_until(lambda: door.ask(backup, "/health/ready")[0] == 200, 30, "a ready backup")
         a_user_given_at_a_backup_is_on_all_nodes(door, backup, primary)
         a_door_that_dies_harms_no_node_and_comes_again(directory, door, backup, str(cluster.pid(NAMES[backup])))
+        a_request_whose_user_is_deleted_meanwhile_changes_nothing(door, backup)
+        a_node_starts_though_a_door_that_outlives_it_has_its_port(cluster, directory, door, backup)
         what_is_counted_never_falls(cluster, directory, door, first, backup)
         a_primary_is_killed_and_its_door_goes_with_it(cluster, directory, door, backup, first)
     for path in directory.rglob("*"):

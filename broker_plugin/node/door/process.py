@@ -1,7 +1,8 @@
 """DoorProcess: the process that answers operators by HTTP, beside the node.
 
-Promise: whatever becomes of that process, the node goes on; and it never outlives the node. It holds no state: it is
-started again, after longer and longer pauses while it does not stay, and asks the node for everything, over the
+Promise: whatever becomes of that process, the node goes on, and it starts also where its door cannot be opened; and the
+process outlives the node by no more than it takes to see that the node is gone. It holds no state: it is started again,
+after longer and longer pauses while it does not stay or its ports are taken, and asks the node for everything, over the
 administration's port. What it is told goes through its input, so that no list of processes shows it, and it ends when
 that does. Starting it takes a thread: a disk that hangs holds up no turn of the loop.
 """
@@ -20,6 +21,7 @@ from broker_plugin.guard import Guard
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.http_events import HttpDoorEnded, HttpDoorUnstarted
 from broker_plugin.node.config import NodeConfig
+from broker_plugin.node.ports import why_shut
 
 log = logging.getLogger("txha.http")
 LOOK_SECONDS = 0.2
@@ -38,6 +40,8 @@ class DoorProcess:
 
     def __init__(self, guard: Guard, config: NodeConfig, module: str = "broker_plugin.http.main") -> None:
         self._guard = guard
+        assert config.http is not None
+        self._addresses = config.http.addresses
         self._command = [*MODULE, module]
         self._told = told(config)
         self._child: subprocess.Popen[bytes] | None = None
@@ -45,6 +49,13 @@ class DoorProcess:
         self._pause = FIRST_PAUSE
         self._started_at = self._next = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._unopened: str | None = None
+
+    @property
+    def complaint(self) -> str | None:
+        """Why the door is not open, in one sentence for operators; None if its process runs, or begins for the first
+        time."""
+        return None if self._unopened is None else f"the door is not open: {self._unopened}"
 
     @property
     def pid(self) -> int | None:
@@ -71,6 +82,7 @@ class DoorProcess:
             if now - self._started_at >= STEADY_SECONDS:
                 self._pause = FIRST_PAUSE
             tell(log, logging.WARNING, HttpDoorEnded(self._child.pid, status, self._pause))
+            self._unopened = f"its process has ended with status {status}"
             _end(self._child)
             self._child = None
             self._wait(now)
@@ -83,7 +95,13 @@ class DoorProcess:
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _begin(self) -> subprocess.Popen[bytes] | str:
-        """In a thread. A session of its own: a signal to all of a terminal is the node's to answer."""
+        """In a thread. A session of its own: a signal to all of a terminal is the node's to answer.
+
+        What listens where the door should may be the door of this node's former process, if that was killed and the
+        door has been stopped; so the ports are looked at before each start.
+        """
+        if (why := why_shut(self._addresses)) is not None:
+            return why
         try:
             child = subprocess.Popen(
                 self._command,
@@ -104,12 +122,14 @@ class DoorProcess:
         self._starting = False
         found, now = future.result(), self._guard.loop.time()
         if isinstance(found, str):
-            tell(log, logging.WARNING, HttpDoorUnstarted(found, self._pause))
+            if found != self._unopened:  # else it has been told, and nothing has changed
+                tell(log, logging.WARNING, HttpDoorUnstarted(found, self._pause))
+            self._unopened = found
             self._wait(now)
         elif self._stopped:
             _end(found)
         else:
-            self._child, self._started_at = found, now
+            self._child, self._started_at, self._unopened = found, now, None
 
 
 def told(config: NodeConfig) -> bytes:

@@ -70,6 +70,12 @@ def test_a_line_is_one_line(beside: bool, capsys: pytest.CaptureFixture[str]) ->
     assert (err if beside else out) == SHOWN + "\n" and not (out if beside else err)
 
 
+def test_a_door_that_is_not_open_is_shown_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "the door is not open: cannot listen for operators on 127.0.0.1:15672: the address is in use"
+    tables.status_table([{**NODE, "name": "a", "door_error": said}, {**NODE, "name": "b", "door_error": None}])
+    assert capsys.readouterr().out.count("the door is not open") == 1
+
+
 def test_many_queues_with_arguments_without_effect_do_not_fill_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     queues = {f"q{number:03}": ["x-expires", "x-message-ttl"] for number in range(100)}
     tables.status_table([{**NODE, "unsupported": queues}])
