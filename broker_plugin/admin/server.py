@@ -10,17 +10,18 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from broker_plugin.admin.lines import PIECE, Lines
+from broker_plugin.admin.places import ALL_MAY_WAIT, Places, Waits
 from broker_plugin.guard import Guard
 from broker_plugin.logs.events import OperatorGone
 from broker_plugin.logs.formats import tell
-from recovery.reader.node_admin import FILE
+from recovery.reader.node_admin import FILE, LONGEST_LINE, MAX_LINE, PROVE
 
 log = logging.getLogger("txha.admin")
-MAX_LINE = 1 << 20
 MAX_CONNECTIONS = 32
 """At a time; beyond them the oldest of those that have not shown the token makes room."""
 SILENCE_SECONDS = 10.0
@@ -53,20 +54,33 @@ class _Request(BaseModel):
     arguments: dict[str, Any] = {}
 
 
+class _Asker(NamedTuple):
+    lines: Lines
+    writer: asyncio.StreamWriter
+
+
 class AdminServer:
-    """Answers commands with these handlers until it is stopped.
+    """Answers commands with these handlers until it is stopped. ``waits``: which of them wait for what others do.
 
     Whatever connects needs no token before it asks, so those who are here are few, and not for long; and who has shown
-    none makes room for the next, so that another user of the machine keeps no operator out.
+    none makes room for the next, so that another user of the machine keeps no operator out. Who goes before the answer
+    gives the place back.
     """
 
     def __init__(
-        self, guard: Guard, directory: Path, handlers: Mapping[str, Handler], admit: Admit = admit_all
+        self,
+        guard: Guard,
+        directory: Path,
+        handlers: Mapping[str, Handler],
+        admit: Admit = admit_all,
+        waits: Waits = ALL_MAY_WAIT,
     ) -> None:
         self._guard = guard
         self._path = directory / FILE
         self._handlers = handlers
         self._admit = admit
+        self._waits = waits
+        self._places = Places(waits)
         self._here: dict[asyncio.StreamWriter, bool] = {}
         """Whether it has shown the token, in the order of their coming"""
         self._token = secrets.token_hex(16)
@@ -74,7 +88,7 @@ class AdminServer:
 
     async def start(self) -> None:
         """Listen, then say where."""
-        self._server = await self._guard.start_server(self._serve, "127.0.0.1", 0, MAX_LINE)
+        self._server = await self._guard.start_server(self._serve, "127.0.0.1", 0, PIECE)
         port = self._server.sockets[0].getsockname()[1]
         temporary = self._path.with_suffix(".new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -94,7 +108,7 @@ class AdminServer:
             return
         self._here[writer] = False
         try:
-            await self._talk(reader, writer)
+            await self._talk(_Asker(Lines(reader), writer))
         except (OSError, ValueError) as error:
             tell(log, logging.DEBUG, OperatorGone(str(error) or type(error).__name__))
         finally:
@@ -112,36 +126,66 @@ class AdminServer:
         oldest.transport.abort()
         return True
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await asyncio.wait_for(reader.readline(), SILENCE_SECONDS):
-            answer = json.dumps(await self._answer(line, writer)).encode() + b"\n"
-            if writer.transport.is_closing():  # it had to make room, and what it had asked before still comes
+    async def _talk(self, asker: _Asker) -> None:
+        writer = asker.writer
+        while line := await asyncio.wait_for(asker.lines.next(self._longest(writer)), SILENCE_SECONDS):
+            answer = json.dumps(await self._answer(line, asker)).encode() + b"\n"
+            if writer.transport.is_closing():  # it has gone, or had to make room, and what it had asked before comes
                 return
             writer.write(answer)
             await asyncio.wait_for(writer.drain(), SILENCE_SECONDS)
         writer.close()
         await asyncio.wait_for(writer.wait_closed(), SILENCE_SECONDS)
 
-    async def _answer(self, line: bytes, writer: asyncio.StreamWriter | None = None) -> dict[str, Any]:
+    def _longest(self, writer: asyncio.StreamWriter) -> int:
+        """Bytes of the next line: a stranger fills no memory."""
+        return LONGEST_LINE if self._here.get(writer) else MAX_LINE
+
+    async def _answer(self, line: bytes, asker: _Asker | None = None) -> dict[str, Any]:
         try:
             request = _Request.model_validate_json(line)
         except ValidationError:
             return _refused("not a request: it wants token, command and arguments")
         if not hmac.compare_digest(request.token.encode(), self._token.encode()):
             return _refused("the token is wrong")
-        if writer is not None and writer in self._here:
-            self._here[writer] = True
+        if asker is not None and asker.writer in self._here:
+            self._here[asker.writer] = True
+        if request.command == PROVE:
+            return {"ok": True, "result": {"longest_line": LONGEST_LINE}}
         handler = self._handlers.get(request.command)
         if handler is None:
             return _refused(f"unknown command {request.command!r}")
         try:
-            return {"ok": True, "result": await handler(request.arguments)}
+            return {"ok": True, "result": await self._carried_out(request, handler, asker)}
         except CommandRefused as error:
             return _refused(str(error)) | ({"refusal": error.refusal} if error.refusal else {})
         except Exception as error:
             # A request reads only what the node is not in the middle of: what fails here is no fault of the client.
             self._guard.caught(error)
             return _refused(f"the node failed at {request.command}; its log says why")
+
+    async def _carried_out(self, request: _Request, handler: Handler, asker: _Asker | None) -> Any:
+        if asker is None or request.command in self._waits.at_once:
+            return await handler(request.arguments)
+        if (why := self._places.why_none(request.command)) is not None:
+            raise CommandRefused(why)
+        task = asyncio.current_task() if request.command in self._waits.lasting else None
+        with self._places.taken(request.command):
+            watching = self._guard.create_task(self._watch(asker, task))
+            try:
+                return await handler(request.arguments)
+            finally:
+                watching.cancel()
+                await asyncio.wait([watching])
+
+    async def _watch(self, asker: _Asker, task: asyncio.Task[Any] | None) -> None:
+        """While it waits for an answer. When it has gone, its place is free, and ``task`` waits no more."""
+        await asker.lines.until_gone()
+        tell(log, logging.DEBUG, OperatorGone("it has not waited for the answer"))
+        self._here.pop(asker.writer, None)
+        asker.writer.transport.abort()
+        if task is not None:
+            task.cancel()
 
 
 def _refused(sentence: str) -> dict[str, Any]:

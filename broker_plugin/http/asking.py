@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker_plugin.http.errors import refused, unavailable
-from recovery.reader.node_admin import FILE, MAX_ANSWER
+from broker_plugin.http.errors import refused, too_large, unavailable
+from recovery.reader.node_admin import FILE, MAX_ANSWER, RequestTooLong, request_lines
 
 MOST_LOGINS = 8
 """Logins at a time"""
@@ -52,6 +52,8 @@ class NodeClient:
             async with asyncio.timeout(seconds):
                 async with self._places(command):
                     answer = await self._exchange(command, arguments or {})
+        except RequestTooLong as error:
+            raise too_large(str(error)) from None
         except (TimeoutError, OSError, ValueError, KeyError, TypeError, RecursionError):
             raise unavailable("the node does not answer") from None
         if not isinstance(answer, dict) or "ok" not in answer:
@@ -67,8 +69,13 @@ class NodeClient:
         where = json.loads(self._file.read_text())
         reader, writer = await asyncio.open_connection("127.0.0.1", where["port"], limit=MAX_ANSWER)
         try:
-            request = {"token": where["token"], "command": command, "arguments": arguments}
-            writer.write(json.dumps(request).encode() + b"\n")
+            proof, request = request_lines(where["token"], command, arguments)
+            if proof:
+                writer.write(proof)
+                answer = json.loads(await reader.readline())
+                if not isinstance(answer, dict) or not answer.get("ok"):
+                    return answer
+            writer.write(request)
             await writer.drain()
             return json.loads(await reader.readline())
         finally:

@@ -43,6 +43,11 @@ def bad_request(reason: str) -> HttpError:
     return HttpError(400, "bad_request", reason)
 
 
+def too_large(reason: str, headers: Mapping[str, str] | None = None) -> HttpError:
+    """The request has more than may be."""
+    return HttpError(413, "bad_request", reason, headers)
+
+
 def not_found() -> HttpError:
     """There is no such object."""
     return NotFound(404, "Object Not Found", "Not Found")

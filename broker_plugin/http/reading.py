@@ -13,10 +13,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker_plugin.definitions.keys import KeyTwice, checked_json
-from broker_plugin.http.errors import HttpError, bad_request
+from broker_plugin.http.errors import HttpError, bad_request, too_large
 
 MOST_BODY = 256 << 10
-"""Bytes of a body; a longer one is not read to its end. The administration takes a line of a megabyte."""
+"""Bytes of a body; a longer one is not read to its end. The administration takes a line of a megabyte at once."""
 
 MOST_THROWN_AWAY = 64 << 20
 """Bytes of a body that is too long, so that its sender comes to read the answer"""
@@ -92,4 +92,4 @@ async def _throw_away(pieces: AsyncIterator[bytes]) -> None:
 
 
 def _too_large(most: int) -> HttpError:
-    return HttpError(413, "bad_request", f"a body has at most {most} bytes", {"connection": "close"})
+    return too_large(f"a body has at most {most} bytes", {"connection": "close"})

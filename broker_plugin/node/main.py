@@ -48,6 +48,7 @@ from broker_plugin.node.status import queue_names, status, transactions
 from broker_plugin.node.upkeep import clients_that_fit
 from broker_plugin.node.user_admin import UserAdmin
 from broker_plugin.node.users import read_users
+from broker_plugin.node.waits import WAITS
 from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
 from broker_plugin.turn_monitor import TurnMonitor
 from ha.core import NodeCore
@@ -282,6 +283,7 @@ class NodeProcess:
                 **self.metrics.handlers,
             },
             room.operators.admit,
+            WAITS,
         )
         self._closed_by(admin.stop)
         await admin.start()

@@ -14,6 +14,12 @@ from typing import Any
 FILE = "admin.json"
 """In the node's directory while it runs: port on loopback, and token."""
 
+PROVE = "admin.prove"
+"""The command that only shows the token, and answers ``longest_line``"""
+MAX_LINE = 1 << 20
+"""Bytes of a line with a request, its end among them, of one who has not shown the token before"""
+LONGEST_LINE = 8 << 20
+"""Of one who has; a longer request is not sent"""
 MAX_ANSWER = 256 << 20
 """Bytes of an answer: the greatest is a list of branches"""
 MOMENT = 0.001
@@ -26,6 +32,10 @@ class AdminError(Exception):
 
 class AnswerLost(AdminError):
     """The node may have been asked, and gave no answer: what it was to do may be done."""
+
+
+class RequestTooLong(AdminError):
+    """The node was not asked: it would not have read the request to its end."""
 
 
 def ask(directory: Path, command: str, arguments: dict[str, Any] | None = None, timeout: float = 2.0) -> Any:
@@ -51,12 +61,30 @@ def ask(directory: Path, command: str, arguments: dict[str, Any] | None = None, 
     return answer.get("result")
 
 
+def request_lines(token: str, command: str, arguments: dict[str, Any]) -> tuple[bytes, bytes]:
+    """The line of a request, and before it the one that must be answered first: that only shows the token, where the
+    request is long; else it is empty. Raises RequestTooLong."""
+    request = _request(token, command, arguments)
+    if len(request) > LONGEST_LINE:
+        raise RequestTooLong(f"the request comes to {len(request)} bytes; {LONGEST_LINE} at most may be: split it")
+    return b"" if len(request) <= MAX_LINE else _request(token, PROVE, {}), request
+
+
+def _request(token: str, command: str, arguments: dict[str, Any]) -> bytes:
+    return json.dumps({"token": token, "command": command, "arguments": arguments}).encode() + b"\n"
+
+
 def _exchange(directory: Path, command: str, arguments: dict[str, Any], timeout: float) -> Any:
     where = json.loads((directory / FILE).read_text())
-    request = {"token": where["token"], "command": command, "arguments": arguments}
+    proof, request = request_lines(where["token"], command, arguments)
     deadline = time.monotonic() + timeout
     with socket.create_connection(("127.0.0.1", where["port"]), timeout) as connection:
-        connection.sendall(json.dumps(request).encode() + b"\n")
+        if proof:
+            connection.sendall(proof)
+            answer = json.loads(_line(connection, deadline) or b"{}")
+            if not isinstance(answer, dict) or not answer.get("ok"):
+                return answer
+        connection.sendall(request)
         return json.loads(_line(connection, deadline) or b"{}")
 
 

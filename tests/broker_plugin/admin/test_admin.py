@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from broker_plugin.admin import server as server_module
-from broker_plugin.admin.server import MAX_LINE, AdminServer, CommandRefused
+from broker_plugin.admin.server import AdminServer, CommandRefused
 from broker_plugin.guard import Guard
-from recovery.reader.node_admin import AdminError, AnswerLost, ask
+from recovery.reader.node_admin import LONGEST_LINE, MAX_LINE, AdminError, AnswerLost, RequestTooLong, ask
 from tests.support.guards import strict_guard
 
 
@@ -111,6 +111,30 @@ async def test_a_line_without_end_ends_the_connection_only(node: Path) -> None:
     with contextlib.suppress(ConnectionError):
         assert await line(node, b"x" * (2 * MAX_LINE)) == b""
     assert await told(node, "echo") == {}
+
+
+async def test_an_operator_sends_a_line_as_long_as_an_import_needs(node: Path) -> None:
+    """``the_import_that_no_line_could_hold``: of more than a megabyte it was told that the node gave no answer."""
+    for size in (MAX_LINE - 200, MAX_LINE, 3 * MAX_LINE, LONGEST_LINE - 200):
+        text = "x" * size
+        assert (await told(node, "echo", {"a": text}))["a"] == text
+
+
+async def test_a_stranger_sends_no_long_line(node: Path) -> None:
+    """Nor does who has the token, before it has shown it."""
+    where = json.loads((node / "admin.json").read_text())
+    for token in ("none", where["token"]):
+        request = {"token": token, "command": "echo", "arguments": {"a": "x" * MAX_LINE}}
+        with contextlib.suppress(ConnectionError):
+            assert await line(node, json.dumps(request).encode() + b"\n") == b""
+    (node / "admin.json").write_text(json.dumps({**where, "token": "none"}))
+    with pytest.raises(AdminError, match=r"^the token is wrong$"):
+        await told(node, "echo", {"a": "x" * MAX_LINE})
+
+
+async def test_a_request_that_no_node_would_read_is_refused_before_it_is_sent(node: Path) -> None:
+    with pytest.raises(RequestTooLong, match=f"{LONGEST_LINE} at most may be: split it"):
+        await told(node, "echo", {"a": "x" * LONGEST_LINE})
 
 
 def test_a_node_that_does_not_run(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from broker_plugin.amqp.protocol.passwords import RABBITMQ_SHA256
 from broker_plugin.http.asking import CHANGES, MOST_CHANGES, MOST_HEALTH, MOST_LOGINS, MOST_READ, NodeClient
 from broker_plugin.http.errors import HttpError
 from ha.relay import NO_PRIMARY, NOT_ACTIVE, OUTCOME_UNKNOWN
+from recovery.reader.node_admin import LONGEST_LINE, MAX_LINE
 from tests.broker_plugin.definitions.held_node import HeldNode
 from tests.support.guards import strict_guard
 from txobserver.access import add_user_step, delete_user_step
@@ -33,6 +34,7 @@ class Held:
         self.node = HeldNode()
         self.answering = asyncio.Event()
         self.begun: list[str] = []
+        self.directory = directory
         handlers = {"slow": self._held, "quick": self._quick, "door.health": self._quick, "cannot": self._cannot}
         held = {"door.login": self._held, **{command: self._change(command) for command in sorted(CHANGES)}}
         self.server = AdminServer(strict_guard(), directory, {**self.node.handlers, **handlers, **held})
@@ -183,3 +185,14 @@ async def test_reading_that_takes_long_holds_no_health(held: Held, client: NodeC
 
 def test_commands_have_room_beside_the_door() -> None:
     assert MOST_LOGINS + MOST_HEALTH + MOST_READ + MOST_CHANGES <= MAX_CONNECTIONS - 8
+
+
+async def test_a_question_is_as_long_as_an_import_needs_and_no_longer(held: Held, client: NodeClient) -> None:
+    for size in (MAX_LINE, 3 * MAX_LINE):
+        assert await client.ask("quick", {"steps": "x" * size}) == "here"
+    error = await refused(client, "quick", {"steps": "x" * LONGEST_LINE})
+    assert (error.status, error.error) == (413, "bad_request") and "split it" in error.reason
+    where = json.loads((held.directory / "admin.json").read_text())
+    (held.directory / "admin.json").write_text(json.dumps({**where, "token": "none"}))
+    error = await refused(client, "quick", {"steps": "x" * MAX_LINE})
+    assert (error.status, error.reason) == (503, "the token is wrong")

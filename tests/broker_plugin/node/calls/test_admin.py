@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,23 @@ def test_a_call_is_made_listed_and_inspected(node: CallsNode) -> None:
     for call in ("1", answer["id"]):
         assert node.ask("inspect", call=call)["id"] == answer["id"]
     assert "no call 2 is kept" in node.ask("inspect", call="2")
+
+
+def test_a_call_whose_asker_has_gone_is_made_to_its_end(node: CallsNode) -> None:
+    """The administration cancels what waits for its outcome only to tell it."""
+    call = node.handlers()["calls.call"]
+
+    async def asked_and_gone() -> None:
+        asking = asyncio.ensure_future(call({"operation": "hook", "arguments": {"name": ["h"], "arg": ["1"]}}))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+
+    asyncio.run_coroutine_threadsafe(asked_and_gone(), node.loop).result(10)
+    wait_until(lambda: [each["result"] for each in node.ask("list")] == ["done"], 10, "the call")
+    assert node.ran == ["0:1"] and not node.guard.broken
+    assert node.make("hook", name="h", arg="2")["result"] == "done"
 
 
 def test_an_id_that_was_drawn_by_who_asks_is_used_once(node: CallsNode) -> None:
