@@ -8,7 +8,7 @@ that are not used are lost, and nothing else with them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,10 +20,16 @@ LOAD: Final = "definitions.load"
 """The step itself."""
 NUMBER: Final = "definitions.number"
 """Takes a number, and changes nothing."""
-MOST_PARTS: Final = 10_000
-"""Of one step: it is carried out in one turn of the loop, in a quarter of a second."""
-MOST_BYTES: Final = 32 << 20
-"""Of all parts of one step, encoded."""
+MOST_PARTS: Final = 5_000
+"""Of one step that is asked for: it is carried out in one turn of the loop, in less than a quarter of a second."""
+MOST_BYTES: Final = 4 << 20
+"""Of all its parts, encoded; for the same reason"""
+MOST_VALUES: Final = 20_000
+"""Of all tables and lists in its parts, for the same reason: arguments of few bytes can be many"""
+READ_PARTS: Final = 10_000
+"""Of a step that stands in the stream: an earlier version took as many."""
+READ_BYTES: Final = 32 << 20
+"""Of all its parts, encoded; the same"""
 EVERYTHING: Final = "*"
 """What stands where other steps have a name."""
 
@@ -41,6 +47,32 @@ class Part(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=T
 def load_step(steps: Sequence[Configure]) -> Configure:
     """The step of which these are the parts, in the order in which they depend on each other."""
     return Configure(0, LOAD, EVERYTHING, _encode([Part(each.operation, each.name, each.arguments) for each in steps]))
+
+
+def check_asked(step: Configure) -> None:
+    """Whether a step of these parts can be asked for, by how much there is in it.
+
+    Raises ValueError, with a sentence, also for what is no such step. One that stands in the stream can have more.
+    """
+    if len(step.arguments) > MOST_BYTES:
+        raise ValueError(f"it comes to {len(step.arguments)} bytes; one import has {MOST_BYTES} at most: split it")
+    parts = msgspec.msgpack.decode(step.arguments, type=list[Part])
+    if len(parts) > MOST_PARTS:
+        raise ValueError(f"it comes to {len(parts)} steps; one import has {MOST_PARTS} at most: split it")
+    values = sum(values_in(msgspec.msgpack.decode(each.arguments)) for each in parts if each.arguments)
+    if values > MOST_VALUES:
+        raise ValueError(f"it has {values} arguments and other values; one import has {MOST_VALUES} at most: split it")
+
+
+def values_in(fields: Any) -> int:
+    """How many values there are in the tables and lists among these fields of a part, and in theirs."""
+    found, left = 0, list(fields) if isinstance(fields, list) else []
+    while left:
+        each = left.pop()
+        if isinstance(each, dict | list):
+            found += len(each)
+            left += each.values() if isinstance(each, dict) else each
+    return found
 
 
 def number_step() -> Configure:

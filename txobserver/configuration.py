@@ -17,7 +17,7 @@ import msgspec
 
 from txobserver.access import ACCESS, PUT_USER, USERS_FEATURE, check_access_step
 from txobserver.actions import SHIPPED, ActionRegistry
-from txobserver.batch import MOST_BYTES, MOST_PARTS, NUMBER, is_load, parts_of
+from txobserver.batch import NUMBER, READ_BYTES, READ_PARTS, is_load, parts_of
 from txobserver.bindings import Bindings
 from txobserver.bindings import BindingSpec as BindingSpec
 from txobserver.calls import CALLS, CALLS_FEATURE, arguments_of
@@ -182,8 +182,8 @@ def check_step(step: Configure, operations: Container[str] = OPERATIONS, actions
 def _check_parts(step: Configure) -> None:
     """Raises ValueError."""
     parts = parts_of(step)
-    if len(parts) > MOST_PARTS or len(step.arguments) > MOST_BYTES:
-        raise ValueError(f"{len(parts)} parts of {len(step.arguments)} bytes; {MOST_PARTS} and {MOST_BYTES} may be")
+    if len(parts) > READ_PARTS or len(step.arguments) > READ_BYTES:
+        raise ValueError(f"{len(parts)} parts of {len(step.arguments)} bytes; {READ_PARTS} and {READ_BYTES} may be")
     for part in parts:
         if part.operation not in PARTS:
             raise ValueError(f"no part of it is a {part.operation!r}")

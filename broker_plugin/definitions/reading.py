@@ -14,7 +14,7 @@ from broker_plugin.definitions.document import Document, MalformedDocument, Vhos
 from broker_plugin.definitions.found import ImportFound
 from broker_plugin.definitions.state import DefinitionsHeld
 from broker_plugin.definitions.topology_entries import TopologyEntries
-from txobserver.batch import MOST_PARTS
+from txobserver.batch import check_asked, load_step
 from txobserver.rules import Vhost
 
 OF_THE_CLUSTER = ("users", "vhosts", "permissions", "topic_permissions", "global_parameters")
@@ -49,8 +49,10 @@ def read_import(document: Document, state: DefinitionsHeld, vhost: str | None = 
                 take(entry, name)
             else:
                 found.leave_out(f"{section} in virtual host {name!r}", "there is no such virtual host")
-    if len(found.steps) > MOST_PARTS:
-        raise MalformedDocument(f"it comes to {len(found.steps)} steps; one import has {MOST_PARTS} at most: split it")
+    try:
+        check_asked(load_step(found.steps))
+    except ValueError as error:
+        raise MalformedDocument(str(error)) from None
     return found
 
 

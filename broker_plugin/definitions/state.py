@@ -1,6 +1,6 @@
 """What a cluster holds that a file of definitions can say, and how it and the steps of an import pass through a socket.
 
-The administration takes lines of a megabyte, so what is sent there is compressed.
+What is sent to the administration is compressed: it takes lines of a few megabytes.
 """
 
 from __future__ import annotations

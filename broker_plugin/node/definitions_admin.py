@@ -13,7 +13,7 @@ from broker_plugin.definitions.state import DefinitionsHeld, packed_state, unpac
 from broker_plugin.node.audited_changes import AuditedChanges
 from ha.core import NodeCore
 from txobserver.access import PUT_USER
-from txobserver.batch import EVERYTHING, LOAD, parts_of
+from txobserver.batch import EVERYTHING, LOAD, check_asked, parts_of
 from txobserver.configuration import BIND, DECLARE_EXCHANGE, DECLARE_QUEUE, BindingSpec
 from txobserver.definitions import Trial
 from txobserver.events import Configure
@@ -53,8 +53,7 @@ class DefinitionsAdmin:
 
     async def _load(self, arguments: dict[str, Any]) -> Any:
         try:
-            packed = await asyncio.to_thread(unpacked_steps, arguments.get("steps"))
-            step = Configure(0, LOAD, EVERYTHING, packed)
+            step = await asyncio.to_thread(_asked, arguments.get("steps"))
             parts = parts_of(step)
         except (ValueError, msgspec.MsgspecError) as error:
             raise CommandRefused(f"these are no steps of an import: {error}") from None
@@ -72,6 +71,13 @@ class DefinitionsAdmin:
         if trial.failed is None:
             return f"nothing was imported: {error} at that moment; import again"
         return f"nothing was imported: {_title(parts[trial.failed.part])}: {REASONS[trial.failed.refusal]}"
+
+
+def _asked(steps: Any) -> Configure:
+    """Raises ValueError, MsgspecError."""
+    step = Configure(0, LOAD, EVERYTHING, unpacked_steps(steps))
+    check_asked(step)
+    return step
 
 
 def _title(part: Configure) -> str:

@@ -9,7 +9,18 @@ import pytest
 
 from txobserver.access import User, add_user_step, delete_user_step, found_users_step, put_user_step
 from txobserver.audited import Origin, audited_step
-from txobserver.batch import MOST_PARTS, load_step, number_step, numbers_of, parts_of, steps_of
+from txobserver.batch import (
+    MOST_BYTES,
+    MOST_PARTS,
+    MOST_VALUES,
+    READ_PARTS,
+    check_asked,
+    load_step,
+    number_step,
+    numbers_of,
+    parts_of,
+    steps_of,
+)
 from txobserver.configuration import (
     BindingSpec,
     Configured,
@@ -89,18 +100,37 @@ BROKEN: list[tuple[str, list[Configure], Configure, int, Refusal]] = [
     ("no user", [], set_rule_step(Rule(PERMISSION, "/", "x", "", SOME)), 8, Refusal.GONE),
     ("no virtual host", [], set_rule_step(Rule(PERMISSION, "w", "u", "", SOME)), 8, Refusal.NO_VHOST),
     ("no virtual host of a queue", [], queue_step(full_name("w", "q"), False, {}), 8, Refusal.NO_VHOST),
-    ("no virtual host of a source", [], binding_step(BindingSpec(full_name("w", "amq.topic"), "r", True, "", {})), 8,
-     Refusal.NO_VHOST),
+    (
+        "no virtual host of a source",
+        [],
+        binding_step(BindingSpec(full_name("w", "amq.topic"), "r", True, "", {})),
+        8,
+        Refusal.NO_VHOST,
+    ),
     ("no source", [], binding_step(BindingSpec("absent", "r", True, "", {})), 8, Refusal.NO_SOURCE),
     ("no destination", [], binding_step(BindingSpec(E, "absent", True, "", {})), 8, Refusal.NO_DESTINATION),
     ("another queue", [queue_step("r", True, {})], queue_step("s", False, {}), 5, Refusal.EXISTS),
-    ("other arguments", [queue_step("r", False, {"x-queue-type": "classic"})], queue_step("s", False, {}), 5,
-     Refusal.EXISTS),
-    ("another exchange", [exchange_step(ExchangeSpec("f", "direct", False, False, {}))],
-     exchange_step(ExchangeSpec("f", "topic", False, False, {})), 8, Refusal.EXISTS),
-    ("a virtual host that goes",
-     [set_rule_step(Rule(VHOST, "v", "v", "", Vhost())), queue_step(Q, False, {}), clear_rule_step(VHOST, "v", "v")],
-     queue_step("s", False, {}), 1, Refusal.GOING),
+    (
+        "other arguments",
+        [queue_step("r", False, {"x-queue-type": "classic"})],
+        queue_step("s", False, {}),
+        5,
+        Refusal.EXISTS,
+    ),
+    (
+        "another exchange",
+        [exchange_step(ExchangeSpec("f", "direct", False, False, {}))],
+        exchange_step(ExchangeSpec("f", "topic", False, False, {})),
+        8,
+        Refusal.EXISTS,
+    ),
+    (
+        "a virtual host that goes",
+        [set_rule_step(Rule(VHOST, "v", "v", "", Vhost())), queue_step(Q, False, {}), clear_rule_step(VHOST, "v", "v")],
+        queue_step("s", False, {}),
+        1,
+        Refusal.GOING,
+    ),
 ]
 
 
@@ -174,7 +204,7 @@ REFUSED = {
     "parts within parts": [load_step([])],
     "another's": [audited_step(WHOLE[0], OPERATOR, 1)],
     "a part that cannot be": [set_rule_step(Rule(PERMISSION, "v", "u", "x", SOME))],
-    "too many": [WHOLE[0]] * (MOST_PARTS + 1),
+    "too many": [WHOLE[0]] * (READ_PARTS + 1),
 }
 
 
@@ -182,3 +212,37 @@ REFUSED = {
 def test_what_cannot_be_a_part_is_refused_before_it_is_written(parts: list[Configure]) -> None:
     with pytest.raises(UnknownStep, match="unknown arguments"):
         check_step(audited_step(load_step(parts), OPERATOR, 1))
+
+
+def of_bytes(size: int) -> Configure:
+    """A step whose one part makes its arguments so long."""
+    empty = len(load_step([queue_step("q", False, {"a": "x" * (1 << 16)})]).arguments) - (1 << 16)
+    return load_step([queue_step("q", False, {"a": "x" * (size - empty)})])
+
+
+ASKED = {
+    "steps": (load_step([WHOLE[0]] * MOST_PARTS), load_step([WHOLE[0]] * (MOST_PARTS + 1))),
+    "bytes": (of_bytes(MOST_BYTES), of_bytes(MOST_BYTES + 1)),
+    "arguments": tuple(
+        load_step([queue_step("q", False, {"a": {str(n): 1 for n in range(count)}, "b": [1, 2]})] * 2)
+        for count in (MOST_VALUES // 2 - 4, MOST_VALUES // 2 - 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_what_takes_a_turn_too_long_is_not_asked_for(what: str) -> None:
+    """``an_import_as_long_as_a_lease``: of 32 MiB it took the primary's loop longer than a lease can wait."""
+    largest, larger = ASKED[what]
+    check_asked(largest)
+    with pytest.raises(ValueError, match=f"{what}.*at most: split it"):
+        check_asked(larger)
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_a_larger_step_of_an_earlier_version_is_read(what: str) -> None:
+    """It stands in a log: a node that did not take it could not start."""
+    for step in ASKED[what]:
+        check_step(step)
+        check_step(audited_step(step, OPERATOR, 1))
+    check_step(audited_step(load_step([WHOLE[0]] * READ_PARTS), OPERATOR, 1))

@@ -13,7 +13,7 @@ from broker_plugin.amqp.protocol.passwords import matches
 from broker_plugin.definitions.document import MalformedDocument
 from broker_plugin.definitions.writing import as_json, written, written_vhost
 from tests.broker_plugin.definitions.held import FILES, Held, without_numbers
-from txobserver.batch import MOST_PARTS
+from txobserver.batch import MOST_BYTES, MOST_PARTS, MOST_VALUES
 from txobserver.rules import (
     PERMISSION,
     USER_LIMIT,
@@ -351,6 +351,23 @@ def test_a_file_of_more_than_one_import_can_have_is_refused(held: Held) -> None:
     with pytest.raises(MalformedDocument, match="split it"):
         held.read(json.dumps({"queues": queues}))
     assert len(held.read(json.dumps({"queues": queues[1:]})).steps) == MOST_PARTS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [({"h": "x" * (MOST_BYTES // 10)}, "bytes"), ({f"h{n}": n for n in range(MOST_VALUES // 10)}, "arguments")],
+    ids=["bytes", "arguments"],
+)
+def test_a_file_with_more_in_it_than_one_import_can_have_is_refused(
+    arguments: dict[str, Any], why: str, held: Held
+) -> None:
+    entry = {"source": "amq.headers", "vhost": "/", "destination": "q", "destination_type": "queue"}
+    bindings = [{**entry, "routing_key": str(n), "arguments": arguments} for n in range(10)]
+    queues = [{"name": "q", "vhost": "/"}]
+    found = held.read(json.dumps({"queues": queues, "bindings": bindings[1:]}))
+    assert not found.left_out and len(found.steps) == len(bindings)
+    with pytest.raises(MalformedDocument, match=f"{why}.*split it"):
+        held.read(json.dumps({"queues": queues, "bindings": [*bindings, {**bindings[1], "routing_key": "k"}]}))
 
 
 def test_no_value_of_a_file_is_told_since_it_may_be_a_password(held: Held) -> None:

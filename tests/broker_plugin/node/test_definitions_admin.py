@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import zlib
 from base64 import b64encode
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from broker_plugin.admin.server import CommandRefused
 from broker_plugin.definitions.state import packed_steps, unpacked_state, unpacked_steps
+from recovery.reader.node_admin import LONGEST_LINE, MAX_LINE, request_lines
 from tests.broker_plugin.definitions.held_node import HeldNode
 from txobserver.access import delete_user_step, put_user_step
-from txobserver.batch import MOST_BYTES
+from txobserver.batch import MOST_BYTES, MOST_PARTS
 from txobserver.configuration import BindingSpec, binding_step, delete_queue_step, queue_step
 from txobserver.events import Configure
 from txobserver.rules import PERMISSION, VHOST, Permission, Rule, Vhost, clear_rule_step, set_rule_step
@@ -111,6 +113,19 @@ def test_an_import_has_a_size_that_it_may_have_and_no_byte_more() -> None:
         unpacked_steps(packed(MOST_BYTES + 1))
     with pytest.raises(ValueError, match="does not end"):
         unpacked_steps(b64encode(zlib.compress(bytes(10))[:-1]).decode())
+
+
+def test_the_largest_import_fits_in_a_line() -> None:
+    steps = [queue_step("q", False, {"a": secrets.token_bytes(MOST_BYTES - 100)})]
+    request = {"steps": packed_steps(steps), "by": BY}
+    assert MAX_LINE < sum(len(line) for line in request_lines("t" * 32, "definitions.load", request)) < LONGEST_LINE
+
+
+def test_more_than_one_import_can_have_is_refused(node: HeldNode) -> None:
+    """Whoever has sent it, and whatever has read the file."""
+    with pytest.raises(CommandRefused, match=f"{MOST_PARTS + 1} steps; one import has {MOST_PARTS} at most: split it"):
+        load(node, *[queue_step("q", False, {})] * (MOST_PARTS + 1))
+    assert not node.held.contents.configuration.queues
 
 
 def test_what_cannot_be_a_part_is_refused(node: HeldNode) -> None:
