@@ -65,11 +65,15 @@ class QueueExpiry:
         self._waiting.clear()
 
     def _look_at_some(self) -> None:
-        """As many as are one step of a turn."""
+        """As many as are one step of a turn; fewer where a name is compared with more policies than that."""
+        policies, before = self._broker.policies, self._broker.policies.compared
         for _ in range(min(LOOKS_A_STEP, len(self._names))):
             queue = self._broker.topology.queues.get(self._names.popleft())
             if queue is not None:
                 self._look_at(queue)
+            if policies.compared - before > LOOKS_A_STEP:
+                self._broker.turn.looked_at(policies.compared - before)
+                return
 
     def _look_at(self, queue: Queue) -> None:
         expiry = self._expiry_of(queue)

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import re2
 
-REMEMBERED = 4096
-"""Patterns that are kept compiled"""
+REMEMBERED = 20_000
+"""Patterns that are kept compiled, as many as there can be policies: names are compared with all of these in turn"""
 LARGEST_BYTES = 1 << 20
 """Of a compiled pattern"""
 NOTHING = "^$"

@@ -14,22 +14,27 @@ from txobserver.vhosts import beside, parts_of
 
 REMEMBERED = 10_000
 """Exchanges whose policies are remembered"""
+EXPIRIES_REMEMBERED = 100_000
+"""Queues for which it is remembered what policies say of them"""
 EVERY_NAME = ".*"
 """What the empty pattern of a policy means, other than that of a permission"""
 
 
 class Policies:
-    """``rights``: where the policies stand."""
+    """``rights``: where the policies stand. ``compared``: how many patterns names have been compared with by now."""
 
     def __init__(self, rights: RightsBook) -> None:
         self._rights = rights
         self._of: dict[tuple[str, str], list[Policy]] | None = None
         self._alternates: dict[str, str | None] = {}
+        self._expiries: dict[str, int | None] = {}
+        self.compared = 0
 
     def forget(self) -> None:
         """A policy may have changed."""
         self._of = None
         self._alternates.clear()
+        self._expiries.clear()
 
     def alternate_of(self, exchange: str) -> str | None:
         """The full name of the alternate exchange that a policy gives to an exchange, by its full name."""
@@ -43,8 +48,12 @@ class Policies:
     def expiry_of(self, queue: str) -> int | None:
         """Milliseconds after which a queue goes, by its full name, if it is not used: the smaller of what a policy and
         an operator policy say. None: neither says that it goes."""
-        given = [self._said(kind, QUEUES, queue).get(EXPIRES) for kind in (POLICY, OPERATOR_POLICY)]
-        return min((each for each in given if isinstance(each, int)), default=None)
+        if queue not in self._expiries:
+            if len(self._expiries) >= EXPIRIES_REMEMBERED:
+                self._expiries.clear()
+            given = [self._said(kind, QUEUES, queue).get(EXPIRES) for kind in (POLICY, OPERATOR_POLICY)]
+            self._expiries[queue] = min((each for each in given if isinstance(each, int)), default=None)
+        return self._expiries[queue]
 
     def let_expire(self) -> bool:
         """Whether any policy says that queues go."""
@@ -53,6 +62,7 @@ class Policies:
     def _said(self, kind: str, of: str, full_name: str) -> Definition:
         vhost, name = parts_of(full_name)
         for policy in self._known().get((kind, vhost), ()):
+            self.compared += 1
             if policy.apply_to in (of, ALL) and fits(policy.pattern or EVERY_NAME, name):
                 return policy.definition
         return {}

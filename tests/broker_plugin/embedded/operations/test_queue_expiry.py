@@ -8,11 +8,21 @@ from typing import Any
 import pytest
 
 from broker_plugin.embedded.operations.queue_expiry import LONGEST_TICK
+from broker_plugin.embedded.rights.patterns import REMEMBERED
 from tests.broker_plugin.embedded.harness import Client, Harness
 from txobserver.access import User, found_users_step
 from txobserver.events import Configure
 from txobserver.policies import QUEUES, Policy
-from txobserver.rules import OPERATOR_POLICY, PERMISSION, POLICY, Permission, Rule, clear_rule_step, set_rule_step
+from txobserver.rules import (
+    MOST_RULES,
+    OPERATOR_POLICY,
+    PERMISSION,
+    POLICY,
+    Permission,
+    Rule,
+    clear_rule_step,
+    set_rule_step,
+)
 
 SECOND = {"arguments": {"x-expires": 1000}}
 
@@ -280,3 +290,24 @@ def test_many_queues_are_looked_at_in_several_turns(expiring: Expiring) -> None:
     before = expiring.broker.turn.longest
     expiring.pass_by(0, 1)
     assert expiring.queues == [] and expiring.broker.turn.longest <= max(before, 1100)
+
+
+def test_many_policies_are_looked_at_in_several_turns_and_once(expiring: Expiring) -> None:
+    """``policies_as_long_as_a_lease``: all of them were compared with all names in one turn, in each tick."""
+    client = expiring.user()
+    for number in range(100):
+        client.declare(f"q{number}")
+    for number in range(1000):
+        rule = Rule(POLICY, "/", f"p{number}", "", Policy(f"^q{number}$", number, {"expires": 1000}, QUEUES))
+        expiring.ledger.configure(set_rule_step(rule), lambda error: None)
+    expiring.settle()
+    turn, policies = expiring.broker.turn, expiring.broker.policies
+    turn.longest = 0
+    expiring.pass_by(0)
+    assert 100 * 900 < policies.compared <= 100 * 1000 and turn.longest <= 1200
+    assert REMEMBERED >= MOST_RULES, "patterns that were forgotten would be compiled again for each name"
+    compared = policies.compared
+    expiring.pass_by(0.5)
+    assert policies.compared == compared
+    expiring.pass_by(0.5)
+    assert expiring.queues == []
