@@ -22,6 +22,8 @@ KEYS_OF: Final = {EXCHANGES: (ALTERNATE_EXCHANGE,), QUEUES: (EXPIRES,), ALL: (AL
 """What can be said of each"""
 OPERATORS_SAY: Final = (EXPIRES,)
 """What an operator policy can say: RabbitMQ has none of exchanges"""
+OPERATORS_APPLY_TO: Final = (ALL, QUEUES)
+"""What an operator policy is of: of all that there is, only queues"""
 LONGEST_PATTERN: Final = 1024
 """Characters of a pattern"""
 LONGEST_DEFINITION: Final = 4096
@@ -50,20 +52,21 @@ def check_policy(policy: Policy, of_operators: bool) -> None:
         raise ValueError(f"a pattern has at most {LONGEST_PATTERN} characters")
     if not -LARGEST_PRIORITY <= policy.priority <= LARGEST_PRIORITY:
         raise ValueError(f"a priority is a whole number from {-LARGEST_PRIORITY} to {LARGEST_PRIORITY}")
-    if policy.apply_to not in APPLIES_TO:
-        raise ValueError(f"a policy applies to {', '.join(APPLIES_TO)}: it can say nothing of others here")
-    _check_definition(policy.definition, KEYS_OF[policy.apply_to], of_operators)
+    kinds = OPERATORS_APPLY_TO if of_operators else APPLIES_TO
+    if policy.apply_to not in kinds:
+        raise ValueError(f"apply-to is {' or '.join(kinds)}: nothing that can be said of others has an effect here")
+    _check_definition(policy.definition, policy.apply_to, of_operators)
     if len(msgspec.msgpack.encode(policy.definition)) > LONGEST_DEFINITION:
         raise ValueError(f"a policy says at most {LONGEST_DEFINITION} bytes")
 
 
-def _check_definition(definition: dict[str, Any], keys: tuple[str, ...], of_operators: bool) -> None:
-    known = [key for key in keys if not of_operators or key in OPERATORS_SAY]
-    if not known:
-        raise ValueError(f"an operator policy is of queues, and says {', '.join(OPERATORS_SAY)}")
+def _check_definition(definition: dict[str, Any], apply_to: str, of_operators: bool) -> None:
+    known = OPERATORS_SAY if of_operators else KEYS_OF[apply_to]
     if not definition:
         raise ValueError(f"a definition is an object with {' or '.join(known)}")
     if unknown := sorted(definition.keys() - set(known)):
+        if unknown[0] in KEYS_OF[ALL] and not of_operators:
+            raise ValueError(f"{unknown[0]!r} says nothing of {apply_to}: give another apply-to, or leave it out")
         raise ValueError(f"{unknown[0]!r} would have no effect here: leave it out")
     if ALTERNATE_EXCHANGE in definition and not isinstance(definition[ALTERNATE_EXCHANGE], str):
         raise ValueError(f"{ALTERNATE_EXCHANGE} is the name of an exchange")

@@ -9,11 +9,13 @@ from tests.txobserver.test_rules import applied, kept, rules
 from txobserver.access import delete_user_step
 from txobserver.audited import Origin, audited_step
 from txobserver.configuration import UnknownStep, check_step
-from txobserver.policies import Policy
+from txobserver.policies import LARGEST_PRIORITY, LONGEST_DEFINITION, LONGEST_EXPIRY, LONGEST_PATTERN, Policy
 from txobserver.refusal import Refusal
 from txobserver.rules import OPERATOR_POLICY, POLICY, Rule, clear_rule_step, set_rule_step
 
 POLICY_VALUE = Policy("^e", 0, {"alternate-exchange": "e"})
+SAID = len(msgspec.msgpack.encode({"alternate-exchange": "e" * 256})) - 256
+"""Bytes of a definition beside the name in it"""
 OPERATORS_SAY = Policy("^q", 0, {"expires": 1}, "queues")
 
 
@@ -68,3 +70,14 @@ def test_a_policy_of_before_is_of_exchanges() -> None:
     """As it was written before policies said what they are of."""
     encoded = msgspec.msgpack.encode([5, "^e", 0, {"alternate-exchange": "e"}])
     assert msgspec.msgpack.decode(encoded, type=Policy) == POLICY_VALUE
+
+
+def test_the_largest_that_can_be_said_is_taken() -> None:
+    for policy in (
+        Policy("x" * LONGEST_PATTERN, LARGEST_PRIORITY, {"expires": LONGEST_EXPIRY}, "all"),
+        Policy("", -LARGEST_PRIORITY, {"alternate-exchange": "e" * (LONGEST_DEFINITION - SAID)}),
+    ):
+        check_step(set_rule_step(Rule(POLICY, "/", "p", "", policy)))
+    too_long = Policy("", 0, {"alternate-exchange": "e" * (LONGEST_DEFINITION - SAID + 1)})
+    with pytest.raises(UnknownStep, match="says at most 4096 bytes"):
+        check_step(set_rule_step(Rule(POLICY, "/", "p", "", too_long)))

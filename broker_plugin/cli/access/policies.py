@@ -11,7 +11,7 @@ from broker_plugin.cli.access.cluster_asked import Config
 from broker_plugin.cli.access.rules import OnlyVhost, Vhost, changed, listed
 from broker_plugin.cli.asking import BadArgument, Json, OptionalDir
 from broker_plugin.definitions.keys import KeyTwice, checked_json
-from txobserver.policies import ALL, ALTERNATE_EXCHANGE, APPLIES_TO, EXPIRES, QUEUES
+from txobserver.policies import ALL, ALTERNATE_EXCHANGE, APPLIES_TO, EXPIRES
 from txobserver.rules import OPERATOR_POLICY, POLICY
 from txobserver.vhosts import DEFAULT_VHOST
 
@@ -35,6 +35,7 @@ Said = Annotated[
 ]
 OperatorsSay = Annotated[str, typer.Argument(metavar="JSON", help=f'What holds: {{"{EXPIRES}": MILLISECONDS}}.')]
 ApplyTo = Annotated[str, typer.Option(help=f"What it is of: {', '.join(APPLIES_TO)}.")]
+OperatorsApplyTo = Annotated[str, typer.Option(help="What it is of: queues, or all, which are queues here.")]
 NEGATIVE_PRIORITY = {"ignore_unknown_options": True}
 """Settings of a command that takes one"""
 
@@ -73,7 +74,7 @@ def policies_set(
     that of a policy, that of an operator policy) the smallest holds.
     """
     rule = {"kind": POLICY, "vhost": vhost, "name": name, "pattern": pattern, "priority": priority}
-    rule |= {"definition": _object(definition), "apply_to": apply_to}
+    rule |= {"definition": _object(definition, f'"{ALTERNATE_EXCHANGE}": "NAME"'), "apply_to": apply_to}
     changed(dir, config, "rules.set", rule, f"policy {name} holds in {vhost}", as_json)
 
 
@@ -83,7 +84,7 @@ def operator_policies_set(
     pattern: Pattern,
     definition: OperatorsSay,
     priority: Priority = 0,
-    apply_to: ApplyTo = QUEUES,
+    apply_to: OperatorsApplyTo = ALL,
     vhost: Vhost = DEFAULT_VHOST,
     dir: OptionalDir = None,
     config: Config = None,
@@ -94,7 +95,7 @@ def operator_policies_set(
     Of several expiries of a queue (its own, that of a policy, that of an operator policy) the smallest holds.
     """
     rule = {"kind": OPERATOR_POLICY, "vhost": vhost, "name": name, "pattern": pattern, "priority": priority}
-    rule |= {"definition": _object(definition), "apply_to": apply_to}
+    rule |= {"definition": _object(definition, f'"{EXPIRES}": MILLISECONDS'), "apply_to": apply_to}
     changed(dir, config, "rules.set", rule, f"operator policy {name} holds in {vhost}", as_json)
 
 
@@ -125,7 +126,7 @@ def _list(rows: list[dict[str, Any]], as_json: bool) -> None:
         policies_table(rows)
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str, such_as: str) -> dict[str, Any]:
     """Raises BadArgument."""
     try:
         found = checked_json(text)
@@ -134,5 +135,5 @@ def _object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise BadArgument(f'a definition is an object of JSON, such as {{"{ALTERNATE_EXCHANGE}": "NAME"}}')
+        raise BadArgument(f"a definition is an object of JSON, such as {{{such_as}}}")
     return found

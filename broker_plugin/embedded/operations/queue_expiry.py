@@ -26,9 +26,10 @@ LONGEST_TICK = 2.0
 
 
 class Idle(NamedTuple):
-    """A queue is not used. ``since``: when that was first seen; ``expiry``: the milliseconds that held then."""
+    """A queue that may expire. ``since``: the time of the tick behind the look that has seen its last use; None until
+    that tick. ``expiry``: the milliseconds that hold."""
 
-    since: float
+    since: float | None
     expiry: int
 
 
@@ -77,14 +78,16 @@ class QueueExpiry:
 
     def _look_at(self, queue: Queue) -> None:
         expiry = self._expiry_of(queue)
-        touched, queue.touched = queue.touched, False
+        used, queue.touched = queue.touched or queue.in_use, queue.in_use  # when that ends, it was just used
         if expiry is None:
             return
         there = self._idle.get(queue.name)
-        if touched or queue.in_use or there is None or there.expiry != expiry:
+        if used or there is None or there.expiry != expiry:
+            there = Idle(None, expiry)
+        elif there.since is None:
             there = Idle(self._clock, expiry)
         self._seen[queue.name] = there
-        if (self._clock - there.since) * 1000 >= expiry and queue not in self._waiting:
+        if there.since is not None and (self._clock - there.since) * 1000 >= expiry and queue not in self._waiting:
             self._waiting.add(queue)
             self._broker.locks.run(("queue", queue.name), partial(self._expire, queue))
 

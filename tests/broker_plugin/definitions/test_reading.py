@@ -158,7 +158,7 @@ CANNOT_BE: list[tuple[dict[str, Any], str, str]] = [
             **{"apply-to": "queues"},
         ),
         "policy 'p'",
-        "'alternate-exchange' would have no effect",
+        "'alternate-exchange' says nothing of queues",
     ),
     (entry("exchanges", **VHOSTED, name="e", type="x-delayed-message"), "exchange 'e'", "type 'x-delayed-message'"),
     (entry("exchanges", **VHOSTED, name="e", type="topic", durable=False), "exchange 'e'", "not durable"),

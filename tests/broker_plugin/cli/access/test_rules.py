@@ -95,6 +95,10 @@ def test_rules_are_listed_of_one_user_or_virtual_host(node: Node) -> None:
     assert json.loads(run(limits.app, "list", "--json")[1]) == [LIMIT, OF_VHOST]
     assert json.loads(run(limits.app, "list", "--json", "--user", "u")[1]) == [LIMIT]
     assert json.loads(run(limits.app, "list", "--json", "--vhost", "/")[1]) == [OF_VHOST]
+    for app, kind in ((policies.app, "policy"), (policies.operators, "operator_policy")):
+        here, there = ({**POLICY, "kind": kind, "vhost": vhost} for vhost in ("/", "v"))
+        node.answer = [here, there]
+        assert json.loads(run(app, "list", "--json", "--vhost", "v")[1]) == [there]
 
 
 def test_tables(node: Node) -> None:
@@ -208,7 +212,7 @@ def test_a_policy_is_set_listed_and_cleared(node: Node) -> None:
     assert run(policies.operators, "set", "p", "^q", '{"expires": 5}')[1] == "operator policy p holds in /, says b\n"
     command, rule = node.asked.pop()
     assert (command, rule["kind"], rule["definition"], rule["apply_to"]) == (
-        "rules.set", "operator_policy", {"expires": 5}, "queues",
+        "rules.set", "operator_policy", {"expires": 5}, "all",
     )
     assert run(policies.operators, "list", "--json")[0] == 0
     assert node.asked.pop() == ("rules.list", {"kinds": ["operator_policy"]})
@@ -217,6 +221,8 @@ def test_a_policy_is_set_listed_and_cleared(node: Node) -> None:
     for wrong in ("{", "[]", "x"):
         with pytest.raises(BadArgument, match="a definition is an object of JSON"):
             run(policies.app, "set", "p", "^e", wrong)
+        with pytest.raises(BadArgument, match=r'such as {"expires": MILLISECONDS}$'):
+            run(policies.operators, "set", "p", "^e", wrong)
 
 
 @pytest.mark.parametrize("app", [permissions.app, permissions.topics, limits.app])

@@ -8,19 +8,14 @@ from typing import Any
 import pytest
 
 from broker_plugin.embedded.operations.queue_expiry import LONGEST_TICK
-from broker_plugin.embedded.rights.patterns import REMEMBERED
 from tests.broker_plugin.embedded.harness import Client, Harness
 from txobserver.access import User, found_users_step
 from txobserver.events import Configure
 from txobserver.policies import QUEUES, Policy
 from txobserver.rules import (
-    MOST_RULES,
-    OPERATOR_POLICY,
     PERMISSION,
-    POLICY,
     Permission,
     Rule,
-    clear_rule_step,
     set_rule_step,
 )
 
@@ -36,7 +31,7 @@ class Expiring(Harness):
         self.broker.rights.access = lambda: self.ledger.contents.access
         self.do(found_users_step([User("u", "h")], ""))
         self.do(set_rule_step(Rule(PERMISSION, "/", "u", "", Permission(".*", ".*", ".*"))))
-        self.pass_by(0)
+        self.pass_by(0, 0, 0)
 
     def do(self, step: Configure) -> None:
         errors: list[str | None] = []
@@ -48,7 +43,7 @@ class Expiring(Harness):
         return self.client(self.connect("u"))
 
     def pass_by(self, *seconds: float) -> None:
-        """So much time goes by before each of these ticks."""
+        """So much time goes by before each of these ticks. Three without any, and all uses of before are seen."""
         for each in seconds:
             self.now += each
             self.broker.tick(self.now)
@@ -78,7 +73,7 @@ def test_a_queue_that_is_not_used_goes_after_its_time_and_one_without_stays(
     client.declare("q", **more, **SECOND)
     client.declare("stays", **more)
     client.publish("q", b"x")
-    expiring.pass_by(0, 0.999)
+    expiring.pass_by(0, 0, 0, 0.999)
     assert expiring.queues == ["q", "stays"]
     expiring.pass_by(0.001)
     assert expiring.queues == ["stays"] and not client.errors
@@ -102,11 +97,49 @@ USES: dict[str, Callable[[Client], object]] = {
 def test_a_queue_that_is_used_counts_from_the_beginning(use: str, expiring: Expiring) -> None:
     client = expiring.user()
     client.declare("q", **SECOND)
-    expiring.pass_by(0, 0.5)
+    expiring.pass_by(0, 0, 0, 0.5)
     USES[use](client)
     expiring.settle()
     client.channel.cancel("t")
-    expiring.pass_by(0.5, 0.999)
+    expiring.pass_by(0.5, 0, 0, 0.999)
+    assert expiring.queues == ["q"]
+    expiring.pass_by(0.001)
+    assert expiring.queues == []
+
+
+@pytest.mark.parametrize("end", ["given back", "settled", "the channel closes"])
+def test_the_time_begins_when_what_was_held_is_let_go(end: str, expiring: Expiring) -> None:
+    """``expires_sooner_than_it_says``: it began with the last look at which the message was held."""
+    client, holder = expiring.user(), expiring.user()
+    client.declare("q", **SECOND)
+    hold(holder)
+    expiring.pass_by(0, 0, 0, 0.9)
+    if end == "given back":
+        holder.channel.reject(1, False, True)
+    elif end == "settled":
+        holder.channel.ack(1, False)
+    else:
+        holder.channel.close()
+    expiring.settle()
+    expiring.pass_by(0.9, 0, 0.999)
+    assert expiring.queues == ["q"]
+    expiring.pass_by(1)
+    assert expiring.queues == []
+
+
+def test_a_use_in_the_middle_of_a_pass_counts_from_then_on(expiring: Expiring) -> None:
+    """A pass takes many turns, and the clock stands at its begin."""
+    client = expiring.user()
+    client.declare("q", **SECOND)
+    expiring.pass_by(0, 0, 0)
+    expiring.now += 0.1
+    expiring.broker.tick(expiring.now)
+    expiring.now += 0.8
+    client.count("q")
+    expiring.settle()
+    expiring.pass_by(0.999)
+    assert expiring.queues == ["q"]
+    expiring.pass_by(0.999)
     assert expiring.queues == ["q"]
     expiring.pass_by(0.001)
     assert expiring.queues == []
@@ -123,7 +156,7 @@ def test_a_queue_stays_while_it_has_consumers_or_its_messages_are_held(expiring:
     expiring.pass_by(*[1.0] * 5)
     assert expiring.queues == ["q"]
     hold_by.channel.close()
-    expiring.pass_by(0, 0.999)
+    expiring.pass_by(0, 0, 0, 0.999)
     assert expiring.queues == ["q"]
     expiring.pass_by(1)
     assert expiring.queues == []
@@ -133,7 +166,7 @@ def test_a_queue_stays_that_is_used_while_its_deletion_waits(expiring: Expiring)
     """``in_use_when_its_turn_comes``: another operation holds its name when its time is up."""
     client = expiring.user()
     client.declare("q", **SECOND)
-    expiring.pass_by(0)
+    expiring.pass_by(0, 0, 0)
     expiring.broker.locks.hold(("queue", "q"))
     expiring.pass_by(1, 1, 1)
     assert expiring.queues == ["q"]
@@ -141,7 +174,7 @@ def test_a_queue_stays_that_is_used_while_its_deletion_waits(expiring: Expiring)
     expiring.broker.locks.release(("queue", "q"))
     expiring.settle()
     assert expiring.queues == ["q"]
-    expiring.pass_by(1, 1)
+    expiring.pass_by(0, 0, 0, 1)
     assert expiring.queues == []
 
 
@@ -149,7 +182,7 @@ def test_a_deletion_that_does_not_pass_the_commit_point_is_asked_for_once(expiri
     """``expiry_while_too_few_are_ready``: each tick added one more that waits for the name."""
     client = expiring.user()
     client.declare("q", **SECOND)
-    expiring.pass_by(0)
+    expiring.pass_by(0, 0, 0)
     for _ in range(10):
         expiring.now += 1
         expiring.broker.tick(expiring.now)
@@ -160,91 +193,11 @@ def test_a_deletion_that_does_not_pass_the_commit_point_is_asked_for_once(expiri
     assert expiring.queues == []
 
 
-def test_the_smallest_of_what_is_said_holds(expiring: Expiring) -> None:
-    """Of the declaration, the policy and the operator policy; of policies the one with the highest priority."""
-    client = expiring.user()
-    for name, expires in (("own", 1000), ("long", 60_000), ("none", 0)):
-        client.declare(name, arguments={"x-expires": expires} if expires else {})
-    expiring.policy(POLICY, 3000, "p", "^(own|long)$", 1)
-    expiring.policy(POLICY, 10, "lower", "", 0)
-    expiring.do(clear_rule_step(POLICY, "/", "lower"))
-    expiring.policy(POLICY, 500, "lower", "^own", -1)
-    expiring.policy(OPERATOR_POLICY, 5000)
-    expiring.pass_by(0, 1)
-    assert expiring.queues == ["long", "none"]
-    expiring.pass_by(1, 0.999)
-    assert expiring.queues == ["long", "none"]
-    expiring.pass_by(0.001)
-    assert expiring.queues == ["none"]
-    expiring.pass_by(1.999)
-    assert expiring.queues == ["none"]
-    expiring.pass_by(0.002)
-    assert expiring.queues == []
-
-
-def test_an_operator_policy_bounds_a_policy_and_each_counts_where_the_other_is_not(expiring: Expiring) -> None:
-    client = expiring.user()
-    client.declare("q")
-    expiring.policy(POLICY, 60_000)
-    expiring.policy(OPERATOR_POLICY, 1000)
-    expiring.pass_by(0, 1)
-    assert expiring.queues == []
-    client.declare("q")
-    expiring.policy(OPERATOR_POLICY, 60_000)
-    expiring.policy(POLICY, 1000)
-    expiring.pass_by(0, 1)
-    assert expiring.queues == []
-    expiring.do(clear_rule_step(POLICY, "/", "p"))
-    expiring.policy(OPERATOR_POLICY, 1000)
-    client.declare("q")
-    expiring.pass_by(0, 1)
-    assert expiring.queues == []
-
-
-def test_a_change_of_a_policy_holds_at_once_and_lets_the_time_begin_anew(expiring: Expiring) -> None:
-    client = expiring.user()
-    client.declare("q")
-    expiring.pass_by(0, 1, 1)
-    expiring.policy(OPERATOR_POLICY, 1000)
-    expiring.pass_by(0, 0.999)
-    expiring.policy(OPERATOR_POLICY, 2000)
-    expiring.pass_by(0.001, 1.999)
-    assert expiring.queues == ["q"]
-    expiring.do(clear_rule_step(OPERATOR_POLICY, "/", "p"))
-    expiring.pass_by(1, 1, 1)
-    assert expiring.queues == ["q"]
-    expiring.policy(OPERATOR_POLICY, 1000)
-    expiring.pass_by(0, 0.5)
-    expiring.policy(POLICY, 60_000)  # another one, after which the same time holds
-    expiring.pass_by(0.5)
-    assert expiring.queues == []
-
-
-def test_a_policy_of_exchanges_says_nothing_of_queues(expiring: Expiring) -> None:
-    client = expiring.user()
-    client.declare("q")
-    expiring.policy(POLICY, 1000)
-    expiring.do(
-        set_rule_step(Rule(POLICY, "/", "higher", "", Policy("", 9, {"alternate-exchange": "e"}, "exchanges")))
-    )
-    expiring.pass_by(0, 1)
-    assert expiring.queues == []
-
-
-def test_a_policy_of_queues_leaves_exchanges_to_others(expiring: Expiring) -> None:
-    expiring.do(set_rule_step(Rule(POLICY, "/", "low", "", Policy("", 0, {"alternate-exchange": "amq.fanout"}, "all"))))
-    expiring.policy(POLICY, 1000, "queues", "", 9)
-    assert expiring.broker.policies.alternate_of("amq.direct") == "amq.fanout"
-    expiring.do(set_rule_step(Rule(POLICY, "/", "all", "", Policy("", 10, {"expires": 7}, "all"))))
-    assert expiring.broker.policies.alternate_of("amq.direct") is None
-    assert expiring.broker.policies.expiry_of("q") == 7
-
-
 def test_time_in_which_the_node_stood_still_counts_little(expiring: Expiring) -> None:
     """``expiry_after_a_standstill``: clients could not use the queue meanwhile."""
     client = expiring.user()
     client.declare("q", arguments={"x-expires": int(LONGEST_TICK * 1000) + 1})
-    expiring.pass_by(0, 3600)
+    expiring.pass_by(0, 0, 0, 3600)
     assert expiring.queues == ["q"]
     expiring.pass_by(1)
     assert expiring.queues == []
@@ -254,17 +207,17 @@ def test_a_new_primary_counts_from_the_beginning(expiring: Expiring) -> None:
     client = expiring.user()
     client.declare("q", **SECOND)
     client.declare("waits", **SECOND)
-    expiring.pass_by(0, 0.5)
+    expiring.pass_by(0, 0, 0, 0.5)
     client.count("q")
     expiring.broker.locks.hold(("queue", "waits"))
-    expiring.pass_by(0, 0.5)
+    expiring.pass_by(0, 0, 0, 0.5)
     assert expiring.broker.operations.expiry._waiting
     expiring.broker.on_inactive("resigned")
     expiring.pass_by(0.5, 1)
     expiring.ledger.serve(expiring.broker)
     expiring.settle()
     assert not expiring.broker.operations.expiry._waiting
-    expiring.pass_by(0, 0.999)
+    expiring.pass_by(0, 0, 0, 0.999)
     assert expiring.queues == ["q", "waits"]
     expiring.pass_by(0.001)
     assert expiring.queues == []
@@ -272,7 +225,7 @@ def test_a_new_primary_counts_from_the_beginning(expiring: Expiring) -> None:
 
 def test_none_goes_before_the_branches_of_an_earlier_primary_have_locked_what_they_hold(expiring: Expiring) -> None:
     expiring.user().declare("q", **SECOND)
-    expiring.pass_by(0)
+    expiring.pass_by(0, 0, 0)
     branches: Any = expiring.broker.branches
     branches._locking.append((None, expiring.broker.topology.queues["q"], []))
     expiring.pass_by(1, 1)
@@ -282,32 +235,52 @@ def test_none_goes_before_the_branches_of_an_earlier_primary_have_locked_what_th
     assert expiring.queues == []
 
 
+def test_none_goes_while_this_node_is_taking_over(expiring: Expiring) -> None:
+    expiring.user().declare("q", arguments={"x-expires": 1})
+    expiring.pass_by(0)
+    expiring.broker.loading = True
+    expiring.pass_by(1, 1, 1)
+    assert expiring.queues == ["q"]
+    expiring.broker.loading = False
+    expiring.pass_by(0, 0, 0, 1)
+    assert expiring.queues == []
+
+
+@pytest.mark.parametrize("use", ["a basic.get waits", "messages come back in pieces"])
+def test_a_queue_stays_while_something_is_under_way(use: str, expiring: Expiring) -> None:
+    expiring.user().declare("q", **SECOND)
+    queue = expiring.broker.topology.queues["q"]
+    queue.hold()
+    if use == "a basic.get waits":
+        queue.get(lambda taken: None)
+    else:
+        queue.begin_return()
+    expiring.pass_by(0, 0, 0, *[1.0] * 5)
+    assert expiring.queues == ["q"]
+
+
+def test_a_pass_that_outlasts_ticks_is_made_to_its_end(expiring: Expiring) -> None:
+    """``passes_that_overlap``: each tick had begun another one, and what was seen was forgotten in the middle."""
+    client = expiring.user()
+    for number in range(30_000):
+        client.ask_declare(f"q{number}", durable=False, **SECOND)
+    expiring.settle()
+    expiry = expiring.broker.operations.expiry
+    most = 0
+    for _ in range(60):
+        expiring.now += 0.5
+        expiring.broker.tick(expiring.now)
+        most = max(most, len(expiry._names))
+        expiring.turn()
+    expiring.settle()
+    assert most == 30_000 and expiring.queues == []
+
+
 def test_many_queues_are_looked_at_in_several_turns(expiring: Expiring) -> None:
     client = expiring.user()
     for number in range(20_000):
         client.ask_declare(f"q{number}", durable=False, **SECOND)
     expiring.settle()
     before = expiring.broker.turn.longest
-    expiring.pass_by(0, 1)
+    expiring.pass_by(0, 0, 0, 1)
     assert expiring.queues == [] and expiring.broker.turn.longest <= max(before, 1100)
-
-
-def test_many_policies_are_looked_at_in_several_turns_and_once(expiring: Expiring) -> None:
-    """``policies_as_long_as_a_lease``: all of them were compared with all names in one turn, in each tick."""
-    client = expiring.user()
-    for number in range(100):
-        client.declare(f"q{number}")
-    for number in range(1000):
-        rule = Rule(POLICY, "/", f"p{number}", "", Policy(f"^q{number}$", number, {"expires": 1000}, QUEUES))
-        expiring.ledger.configure(set_rule_step(rule), lambda error: None)
-    expiring.settle()
-    turn, policies = expiring.broker.turn, expiring.broker.policies
-    turn.longest = 0
-    expiring.pass_by(0)
-    assert 100 * 900 < policies.compared <= 100 * 1000 and turn.longest <= 1200
-    assert REMEMBERED >= MOST_RULES, "patterns that were forgotten would be compiled again for each name"
-    compared = policies.compared
-    expiring.pass_by(0.5)
-    assert policies.compared == compared
-    expiring.pass_by(0.5)
-    assert expiring.queues == []

@@ -226,9 +226,9 @@ def test_a_policymaker_makes_policies_where_it_has_permissions(client: TestClien
         ({"definition": []}, "definition must be an object"),
         ({"definition": {"max-length": 1}}, "'max-length' would have no effect here"),
         ({"definition": {"alternate-exchange": 1}}, "alternate-exchange is the name of an exchange"),
-        ({"apply-to": "queues"}, "'alternate-exchange' would have no effect here"),
-        ({"definition": {"expires": 1}}, "'expires' would have no effect here"),
-        ({"apply-to": "streams"}, "a policy applies to all, exchanges, queues"),
+        ({"apply-to": "queues"}, "'alternate-exchange' says nothing of queues: give another apply-to"),
+        ({"definition": {"expires": 1}}, "'expires' says nothing of exchanges: give another apply-to"),
+        ({"apply-to": "streams"}, "apply-to is all or exchanges or queues"),
         ({"apply-to": 1}, "apply-to must be a text"),
         ({"apply-to": "all", "definition": {"expires": 0}}, "expires is a whole number of milliseconds"),
         ({"apply-to": "all", "definition": {"expires": True}}, "expires is a whole number of milliseconds"),
@@ -264,7 +264,7 @@ def test_an_operator_policy_stands_beside_the_policies(client: TestClient) -> No
         ({"definition": {"max-length": 1}}, "'max-length' would have no effect here"),
         ({"definition": {"alternate-exchange": "e"}, "apply-to": "all"}, "'alternate-exchange' would have no effect"),
         ({"definition": {}}, "a definition is an object with expires"),
-        ({"apply-to": "exchanges"}, "an operator policy is of queues, and says expires"),
+        ({"apply-to": "exchanges"}, "apply-to is all or queues"),
     ],
 )
 def test_an_operator_policy_that_cannot_be(given: dict[str, Any], reason: str, client: TestClient) -> None:

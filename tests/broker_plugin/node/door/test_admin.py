@@ -334,7 +334,7 @@ async def test_a_policy_is_set_and_cleared(node: Node) -> None:
         ({"definition": {}}, "^a definition is an object with alternate-exchange or expires$"),
         ({"definition": {"message-ttl": 1}}, "^'message-ttl' would have no effect here: leave it out$"),
         ({"definition": {"expires": 2**32}}, "^expires is a whole number of milliseconds, from 1 to 4294967295$"),
-        ({"apply_to": "queues"}, "^'alternate-exchange' would have no effect here: leave it out$"),
+        ({"apply_to": "queues"}, "^'alternate-exchange' says nothing of queues: give another apply-to, or leave it"),
         ({"apply_to": 3}, "^apply_to is one of all, exchanges, queues$"),
         ({"kind": "operator_policy"}, "^'alternate-exchange' would have no effect here: leave it out$"),
         ({"definition": {"alternate-exchange": 1}}, "^alternate-exchange is the name of an exchange$"),
