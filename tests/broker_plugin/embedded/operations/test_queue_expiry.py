@@ -127,15 +127,21 @@ def test_the_time_begins_when_what_was_held_is_let_go(end: str, expiring: Expiri
     assert expiring.queues == []
 
 
-def test_a_use_in_the_middle_of_a_pass_counts_from_then_on(expiring: Expiring) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_a_use_in_the_middle_of_a_pass_counts_from_then_on(held: bool, expiring: Expiring) -> None:
     """A pass takes many turns, and the clock stands at its begin."""
     client = expiring.user()
     client.declare("q", **SECOND)
+    if held:
+        hold(client)
     expiring.pass_by(0, 0, 0)
     expiring.now += 0.1
     expiring.broker.tick(expiring.now)
     expiring.now += 0.8
-    client.count("q")
+    if held:
+        client.channel.ack(1, False)
+    else:
+        client.count("q")
     expiring.settle()
     expiring.pass_by(0.999)
     assert expiring.queues == ["q"]
