@@ -131,7 +131,7 @@ def test_the_time_begins_when_what_was_held_is_let_go(end: str, expiring: Expiri
 def test_a_use_in_the_middle_of_a_pass_counts_from_then_on(held: bool, expiring: Expiring) -> None:
     """A pass takes many turns, and the clock stands at its begin."""
     client = expiring.user()
-    client.declare("q", **SECOND)
+    client.declare("q", durable=False, **SECOND)
     if held:
         hold(client)
     expiring.pass_by(0, 0, 0)
