@@ -6,10 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from broker_plugin.coordination import sqlite_file
+from broker_plugin.coordination.etcd import place
+from broker_plugin.coordination.etcd.etcd_store import EtcdStore
 from broker_plugin.coordination.sqlite_file import SqliteFile
 from ha.membership.record import RecordStore
 
-SCHEMES: dict[str, tuple[str, Callable[[str], RecordStore]]] = {"sqlite": (sqlite_file.FORM, SqliteFile.of_url)}
+SCHEMES: dict[str, tuple[str, Callable[[str], RecordStore]]] = {
+    "sqlite": (sqlite_file.FORM, SqliteFile.of_url),
+    "etcd": (place.FORM, EtcdStore.of_url),
+}
 """Of each scheme: what an address looks like, for people, and what makes a store of what stands behind ``scheme://``"""
 
 

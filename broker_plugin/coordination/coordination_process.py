@@ -1,4 +1,4 @@
-"""The coordination file in a process of its own: a node that hangs never holds the file's lock.
+"""The coordination record in a process of its own: a node that hangs never holds the lock of its file.
 
 SQLite locks the file while it writes. A node that is stopped just then (SIGSTOP, a debugger, a machine that swaps)
 would keep every other node from taking over. So the node asks this process, by one line of JSON for each call and one
@@ -23,7 +23,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,7 +33,15 @@ from broker_plugin.coordination.polling import Polling
 from broker_plugin.coordination.renewer import Renewer
 from broker_plugin.coordination.shared_watchdog import SharedWatchdog
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
-from ha.membership.record import CasConflict, CoordinationError, Record, Snapshot, Waiter
+from ha.membership.record import (
+    CasConflict,
+    Coordination,
+    CoordinationError,
+    ForeignRecord,
+    Record,
+    Snapshot,
+    Waiter,
+)
 from ha.membership.watchdog import Renewals
 from recovery.compiled import SWITCH
 from recovery.store.crash_points import VARIABLE, crash_point
@@ -65,46 +73,59 @@ NEEDED_KINDS = ("PYTHON", "LC_", "LD_", "MALLOC_")
 
 
 class Request(msgspec.Struct):
-    """A read, or with a record a compare-and-set."""
+    """A read, or with a record a compare-and-set, or with ``snapshot`` one of these."""
 
     expected: int = 0
     record: Record | None = None
+    snapshot: bool = False
 
 
 class Reply(msgspec.Struct):
-    """``record`` is what is there now; ``conflict``: it is of another version; ``error``: the outcome is unknown."""
+    """``record`` is what is there now; ``conflict``: it is of another version; ``error``: the outcome is unknown.
+
+    ``foreign``: that is since the record is another cluster's. ``damage`` and ``content`` are those of a snapshot.
+    """
 
     record: Record | None = None
     conflict: bool = False
     error: str = ""
+    foreign: bool = False
+    damage: str = ""
+    content: bytes = b""
 
 
-class CoordinationProcess:
-    """A coordination store in one SQLite file, used through a child process. Calls block; use it from one thread.
+class ChildProcess:
+    """A child process that keeps the record, which it is asked for. Calls block; use it from one thread.
 
-    An answer that does not come within ``seconds`` is not waited for. By ``watchdog``, which is closed in the end, the
-    child renews as ``renewals`` say.
+    ``command``: its module and what that is given; the descriptor of ``watchdog``, which is closed in the end, and
+    ``renewals`` follow: the child renews by them. ``what`` it keeps, for people. An answer that does not come within
+    ``seconds`` is not waited for. The child is given ``descriptors``, and the variables ``needed`` beside those that
+    every interpreter needs.
     """
 
     def __init__(
         self,
-        path: Path,
-        cluster: str,
+        command: Sequence[str],
+        what: str,
         seconds: float = ANSWER_SECONDS,
         watchdog: SharedWatchdog | None = None,
         renewals: Renewals = NO_RENEWALS,
+        descriptors: Sequence[int] = (),
+        needed: Collection[str] = (),
     ) -> None:
-        self._command = [*MODULE, "broker_plugin.coordination.coordination_process", str(path), cluster]
+        self._command = [*MODULE, *command]
+        self._what = what
         self._watchdog = watchdog
+        self._descriptors = tuple(descriptors)
+        self._needed = frozenset(needed)
         if watchdog is not None:
             self._command += map(str, (watchdog.descriptor, renewals.every, renewals.hung_after))
+            self._descriptors += (watchdog.descriptor,)
         self._seconds = seconds
         self._child: subprocess.Popen[bytes] | None = None
         self._answered = False
         self._hung: subprocess.Popen[bytes] | None = None
         self._given_up = False
-        self._polling = Polling(self.read)
-        self._file = SqliteCoordination(path, cluster)
 
     def read(self) -> Record | None:
         """The record, or None before the first. Raises CoordinationError."""
@@ -120,13 +141,10 @@ class CoordinationProcess:
         crash_point("cas.committed")
         return reply.record
 
-    def watch(self, after: int, seconds: float, waiter: Waiter) -> Snapshot | None:
-        """As the port says; each look is a call of its own, so a change waits for one at most."""
-        return self._polling.watch(after, seconds, waiter)
-
     def snapshot(self) -> Snapshot:
-        """As the port says, without the child: it works on a copy of the file, and locks nothing."""
-        return self._file.snapshot()
+        """As the port says."""
+        reply = self._ask(Request(snapshot=True))
+        return Snapshot(reply.record.version if reply.record is not None else 0, reply.record, reply.damage, reply.content)
 
     def close(self) -> None:
         """End the child."""
@@ -156,16 +174,18 @@ class CoordinationProcess:
         if not line:
             self._end(child)
             what = "has ended" if line is not None else "gives no answer and was killed"
-            raise CoordinationError(f"the process that keeps the coordination file {what}; it is started again")
+            raise CoordinationError(f"the process that keeps {self._what} {what}; it is started again")
         self._answered = True
         reply = msgspec.json.decode(line, type=Reply)
+        if reply.foreign:
+            raise ForeignRecord(reply.error)
         if reply.error:
             raise CoordinationError(reply.error)
         return reply
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._hung is not None and self._hung.poll() is None:
-            raise CoordinationError("the process that keeps the coordination file hangs, and cannot be killed")
+            raise CoordinationError(f"the process that keeps {self._what} hangs, and cannot be killed")
         self._hung = None
         if self._child is None:
             self._answered = False
@@ -178,7 +198,6 @@ class CoordinationProcess:
         In a session of its own: a signal to all of a terminal or a group is the node's to answer, and the process ends
         with the node.
         """
-        given = () if self._watchdog is None else (self._watchdog.descriptor,)
         try:
             return subprocess.Popen(
                 self._command,
@@ -186,12 +205,12 @@ class CoordinationProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,
-                pass_fds=given,
-                env=environment_of_child(os.environ),
+                pass_fds=self._descriptors,
+                env=environment_of_child(os.environ, self._needed),
             )
         except OSError as error:  # no descriptor, no memory, too many processes
             raise CoordinationError(
-                f"the process that keeps the coordination file cannot be started ({error.strerror}); it is tried again"
+                f"the process that keeps {self._what} cannot be started ({error.strerror}); it is tried again"
             ) from error
 
     def _answer_of(self, descriptor: int, seconds: float) -> bytes | None:
@@ -224,9 +243,38 @@ class CoordinationProcess:
             self._hung = child
 
 
-def environment_of_child(environment: Mapping[str, str]) -> dict[str, str]:
-    """What an interpreter needs of this environment: no secret, of ours or of another program."""
-    return {name: value for name, value in environment.items() if name in NEEDED or name.startswith(NEEDED_KINDS)}
+class CoordinationProcess(ChildProcess):
+    """A coordination store in one SQLite file, in a child process."""
+
+    def __init__(
+        self,
+        path: Path,
+        cluster: str,
+        seconds: float = ANSWER_SECONDS,
+        watchdog: SharedWatchdog | None = None,
+        renewals: Renewals = NO_RENEWALS,
+    ) -> None:
+        command = ("broker_plugin.coordination.coordination_process", str(path), cluster)
+        super().__init__(command, "the coordination file", seconds, watchdog, renewals)
+        self._polling = Polling(self.read)
+        self._file = SqliteCoordination(path, cluster)
+
+    def watch(self, after: int, seconds: float, waiter: Waiter) -> Snapshot | None:
+        """As the port says; each look is a call of its own, so a change waits for one at most."""
+        return self._polling.watch(after, seconds, waiter)
+
+    def snapshot(self) -> Snapshot:
+        """As the port says, without the child: it works on a copy of the file, and locks nothing."""
+        return self._file.snapshot()
+
+
+def environment_of_child(environment: Mapping[str, str], also: Collection[str] = ()) -> dict[str, str]:
+    """What an interpreter needs of this environment, and ``also`` these: no secret else, of ours or other programs."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in NEEDED or name in also or name.startswith(NEEDED_KINDS)
+    }
 
 
 def _gone(child: subprocess.Popen[bytes]) -> bool:
@@ -236,15 +284,20 @@ def _gone(child: subprocess.Popen[bytes]) -> bool:
     return child.returncode is not None
 
 
-def answer(store: SqliteCoordination, renewer: Renewer | None, request: Request) -> Reply:
+def answer(store: Coordination, renewer: Renewer | None, request: Request) -> Reply:
     """Carry out one request."""
     try:
+        if request.snapshot:
+            found = store.snapshot()
+            return Reply(found.record, damage=found.damage, content=found.content)
         if request.record is None:
             return Reply(store.read())
         changed = store if renewer is None else renewer
         return Reply(changed.compare_and_set(request.expected, request.record))
     except CasConflict as conflict:
         return Reply(conflict.current, conflict=True)
+    except ForeignRecord as error:
+        return Reply(error=str(error), foreign=True)
     except CoordinationError as error:
         return Reply(error=str(error))
 
@@ -271,15 +324,20 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def main(path: str, cluster: str, descriptor: str = "", every: str = "0", hung_after: str = "0") -> None:
-    """Answer until its node asks no more, and renew meanwhile, by the watchdog behind ``descriptor``."""
+def serve(
+    made: Callable[[], Coordination], descriptor: str = "", every: str = "0", hung_after: str = "0"
+) -> None:
+    """Answer until the node asks no more, and renew meanwhile, by the watchdog behind ``descriptor``.
+
+    ``made`` makes the store, with all that it needs.
+    """
     node = os.getppid()
     # The node's to answer: it may be told by way of all of its processes, and gives its lease up with this one's help.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError):
         NAME_FILE.write_text(PROCESS_NAME)
-    store = SqliteCoordination(Path(path), cluster, confirm=True)
+    store = made()
     renewer = None
     if descriptor:
         turns = SharedWatchdog(int(descriptor))
@@ -297,6 +355,11 @@ def main(path: str, cluster: str, descriptor: str = "", every: str = "0", hung_a
         except BrokenPipeError:  # the node was killed meanwhile; what it asked for is done or not, as ever
             break
     store.close()
+
+
+def main(path: str, cluster: str, *renewing: str) -> None:
+    """Serve the record in an SQLite file."""
+    serve(lambda: SqliteCoordination(Path(path), cluster, confirm=True), *renewing)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""The coordination record in etcd, for nodes on several hosts."""

@@ -1,0 +1,125 @@
+"""An etcd of this test's own: members on loopback, on their own ports and directories."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from python_tests.harness.cluster import free_base_port
+from python_tests.harness.servers.server_process import check_runs, start_server
+from python_tests.harness.waiting import wait_until
+
+HELP = "etcd is missing; on Debian: apt-get install etcd-server etcd-client (and stop the service that it starts)"
+START_SECONDS = 60.0
+
+
+class EtcdServers:
+    """A context manager: all members and their files end with it. Members are numbered from 0.
+
+    ``tls``: options that each member is started with, so that clients speak TLS; ``control``: those of ``etcdctl``.
+    """
+
+    def __init__(self, count: int = 1, tls: Sequence[str] = (), control: Sequence[str] = ()) -> None:
+        if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
+            raise RuntimeError(HELP)
+        base = free_base_port(2 * count)
+        self.ports = list(range(base, base + count))
+        self.directory = Path(tempfile.mkdtemp(prefix="txha-etcd-"))
+        self._peers = list(range(base + count, base + 2 * count))
+        self._tls = tls
+        self._control = list(control)
+        self._servers: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> EtcdServers:
+        try:
+            self.start(*range(len(self.ports)))
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill(*list(self._servers))
+        shutil.rmtree(self.directory)
+
+    def address(self, prefix: str = "txha", options: str = "") -> str:
+        """As ``coordination`` names it."""
+        members = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        return f"etcd://{members}/{prefix}{options}"
+
+    def start(self, *members: int) -> None:
+        """Start these, and wait until each of them has a leader, if a majority runs. Raises RuntimeError."""
+        for member in members:
+            self._servers[member] = start_server(self._command(member), self.directory / f"{member}.log", None)
+        if 2 * len(self._servers) > len(self.ports):
+            for member in members:
+                wait_until(lambda one=member: self._answers(one), START_SECONDS, f"etcd member {member}")  # type: ignore[misc]
+
+    def kill(self, *members: int) -> None:
+        """SIGKILL, and wait for the end."""
+        for member in members:
+            server = self._servers.pop(member)
+            server.kill()
+            server.wait()
+
+    def wipe(self) -> None:
+        """Remove what they hold; none of them runs."""
+        for member in range(len(self.ports)):
+            shutil.rmtree(self._data(member))
+
+    @contextmanager
+    def frozen(self, member: int) -> Iterator[None]:
+        """SIGSTOP, and SIGCONT in the end."""
+        self._servers[member].send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._servers[member].send_signal(signal.SIGCONT)
+
+    def leader(self) -> int:
+        """The member that leads. Raises RuntimeError if none says so."""
+        for member in list(self._servers):
+            found = self.control(member, "endpoint", "status", "-w", "json")
+            if found.returncode == 0:
+                (status,) = json.loads(found.stdout)
+                if status["Status"]["leader"] == status["Status"]["header"]["member_id"]:
+                    return member
+        raise RuntimeError("no member of etcd leads")
+
+    def control(self, member: int, *words: str) -> subprocess.CompletedProcess[str]:
+        """``etcdctl``, which asks this member."""
+        scheme = "https" if self._tls else "http"
+        command = ["etcdctl", f"--endpoints={scheme}://127.0.0.1:{self.ports[member]}", *self._control, *words]
+        return subprocess.run(
+            command, env={**os.environ, "ETCDCTL_API": "3"}, capture_output=True, text=True, check=False
+        )
+
+    def _answers(self, member: int) -> bool:
+        check_runs(self._servers[member], "etcd", self.directory / f"{member}.log")
+        return self.control(member, "--command-timeout=2s", "get", "/").returncode == 0
+
+    def _data(self, member: int) -> Path:
+        return self.directory / f"{member}"
+
+    def _command(self, member: int) -> list[str]:
+        scheme = "https" if self._tls else "http"
+        client = f"{scheme}://127.0.0.1:{self.ports[member]}"
+        peer = f"http://127.0.0.1:{self._peers[member]}"
+        cluster = ",".join(f"m{number}=http://127.0.0.1:{port}" for number, port in enumerate(self._peers))
+        return [
+            *("etcd", "--name", f"m{member}", "--data-dir", str(self._data(member))),
+            *("--listen-client-urls", client, "--advertise-client-urls", client),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *("--initial-cluster", cluster, "--initial-cluster-token", self.directory.name),
+            *("--logger", "zap", "--log-level", "warn", *self._tls),
+        ]
