@@ -65,6 +65,10 @@ class EtcdServers:
             for member in members:
                 wait_until(lambda one=member: self._answers(one), START_SECONDS, f"etcd member {member}")  # type: ignore[misc]
 
+    def missing(self) -> list[int]:
+        """The members that do not run."""
+        return [member for member in range(len(self.ports)) if member not in self._servers]
+
     def kill(self, *members: int) -> None:
         """SIGKILL, and wait for the end."""
         for member in members:
