@@ -32,6 +32,9 @@ ATTEMPT_SECONDS = 1.0
 TRANSACTIONS = 3
 """Sent for one change at most: each but the first by what the one before it has found"""
 
+_NEVER_REACHED = 1 << 63
+"""A revision above all: whatever an etcd that was set back says later, it is not gone by"""
+
 
 class _Found(NamedTuple):
     """What is under the key, and the revision of its last change; 0 where nothing is."""
@@ -152,6 +155,7 @@ class EtcdCoordination:
     def _check_no_step_back(self, revision: int, mod_revision: int) -> None:
         """``mod_revision``: 0 where there is no key."""
         if revision < self._revision or 0 < mod_revision < self._mod_revision:
+            self._revision = _NEVER_REACHED
             raise CoordinationError(
                 f"etcd was set back to an earlier state, so the record in {self._name} is an old copy: {WAY_OUT}"
             )
