@@ -107,7 +107,8 @@ class Coordination(Protocol):
 
     *Errors.* ``CasConflict``: the change was not made and never will be. ``CoordinationError``: the store cannot be
     reached or is damaged; whether a change was made is unknown, and it may still be made later. ``ForeignRecord``: the
-    store is another cluster's. Nothing else is raised. An adapter tries nothing again: its caller decides.
+    store is another cluster's. Nothing else is raised. An adapter makes no change a second time whose outcome is
+    unknown: its caller decides.
 
     *Blocking and deadlines.* Every call blocks, for a bounded time that the adapter names; calls are made by one thread
     at a time. Only ``give_up`` and ``Waiter.set`` may come from other threads. What a node uses for its lifetime holds
@@ -166,7 +167,10 @@ class RecordStore(ABC):
     @property
     @abstractmethod
     def notes(self) -> Path:
-        """The directory in which plans for this record are kept while they are carried out, and afterwards."""
+        """The directory in which plans for this record are kept while they are carried out, and afterwards.
+
+        Raises CoordinationError where the address has to name one, and does not.
+        """
 
     @abstractmethod
     def open(self, cluster: str, create: bool = False, confirm: bool = False) -> Coordination:
@@ -203,7 +207,10 @@ class RecordStore(ABC):
 
     @abstractmethod
     def set_aside(self) -> None:
-        """Keep what is there under another name, whatever it is, durably: there is no record then. Raises OSError."""
+        """Keep what is there under another name, whatever it is, durably: there is no record then.
+
+        Raises OSError, or CoordinationError: it may have been done then.
+        """
 
 
 UNSEEN = -1

@@ -247,16 +247,13 @@ def _check_whose(member: Member, places: ClusterPaths) -> None:
 
 
 def _set_record_aside(places: ClusterPaths) -> None:
-    """Unless it can be read: then it is the one that was written in its place."""
-    store = places.open_record()
-    try:
-        store.read()
-        return
-    except CoordinationError:
-        pass
-    finally:
-        store.close()
-    places.record.set_aside()
+    """Unless it can be read: then it is the one that was written in its place.
+
+    A store that gives no answer is an error: its record may be a good one.
+    """
+    with _record_of(places) as store:
+        if store.snapshot().damage:
+            places.record.set_aside()
 
 
 def _set_aside(action: SetAside, directory: Path) -> None:

@@ -15,7 +15,7 @@ from broker_plugin.cli.recovery.recovering import read_record
 from broker_plugin.coordination.address import in_file
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from broker_plugin.coordination.sqlite_file import SqliteFile
-from ha.membership.record import CoordinationError, MemoryCoordination, Record
+from ha.membership.record import CoordinationError, MemoryCoordination, Record, Snapshot
 from recovery.planner import apply
 from recovery.planner.apply import (
     JOURNAL,
@@ -220,6 +220,9 @@ class Damaged(MemoryCoordination):
     def read(self) -> Record | None:
         raise CoordinationError("damaged")
 
+    def snapshot(self) -> Snapshot:
+        return Snapshot(0, None, "damaged", b"")
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -247,6 +250,23 @@ def test_the_journal_of_a_damaged_record_goes_before_it(
     aside = tmp_path / "coordination.sqlite.set-aside-1"
     assert not left.exists() and not record_of(places).exists() and aside.read_bytes() == b"SQLite, once"
     assert aside.with_name(aside.name + "-journal").read_bytes() == b"pages of a file that is gone"
+
+
+class Silent(Damaged):
+    """A store that gives no answer for a while."""
+
+    def snapshot(self) -> Snapshot:
+        raise CoordinationError("no answer")
+
+
+def test_a_record_that_cannot_be_looked_at_is_not_set_aside(
+    places: ClusterPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the one that this plan has written before it was cut short."""
+    monkeypatch.setattr(SqliteFile, "open", lambda *words, **options: Silent())
+    with pytest.raises(StoreError, match="the coordination record cannot be written: no answer"):
+        carry_out(Journal((SetRecordAside("damaged"),), {}), places)
+    assert record_of(places).read_bytes() == b"SQLite, once"
 
 
 def test_a_record_that_has_gone_on_is_left_alone(places: ClusterPaths) -> None:
