@@ -144,7 +144,9 @@ class ChildProcess:
     def snapshot(self) -> Snapshot:
         """As the port says."""
         reply = self._ask(Request(snapshot=True))
-        return Snapshot(reply.record.version if reply.record is not None else 0, reply.record, reply.damage, reply.content)
+        return Snapshot(
+            reply.record.version if reply.record is not None else 0, reply.record, reply.damage, reply.content
+        )
 
     def close(self) -> None:
         """End the child."""
@@ -324,9 +326,7 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def serve(
-    made: Callable[[], Coordination], descriptor: str = "", every: str = "0", hung_after: str = "0"
-) -> None:
+def serve(made: Callable[[], Coordination], descriptor: str = "", every: str = "0", hung_after: str = "0") -> None:
     """Answer until the node asks no more, and renew meanwhile, by the watchdog behind ``descriptor``.
 
     ``made`` makes the store, with all that it needs.

@@ -1,4 +1,4 @@
-"""Watching a store that tells of changes by itself: it is looked at when it has told of one, and when the time is up."""
+"""Watching a store that tells of changes by itself: a look when it has told of one, and when the time is up."""
 
 from __future__ import annotations
 

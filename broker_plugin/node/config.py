@@ -22,6 +22,7 @@ from broker_plugin.amqp.alarms import LEAST_CLOSED
 from broker_plugin.compiled import SWITCH
 from broker_plugin.coordination.address import store_at
 from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
+from broker_plugin.coordination.etcd.place import PASSWORD as ETCD_PASSWORD
 from broker_plugin.embedded.memory_budget import MemoryMarks
 from broker_plugin.node.http_config import Http
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, password_of, sentence, sources
@@ -41,7 +42,7 @@ from txobserver.work_limits import WorkLimits
 INVARIANTS = "TXHA_CHECK_INVARIANTS"
 """Environment: 1 for a node that checks its invariants (``txobserver.invariants``), 0 for one that does not."""
 _OF_TESTS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL", "TXHA_TEST_HOST", "TXHA_TEST_SERVERS"}
-_NOT_SETTINGS = {*_OF_TESTS, SWITCH, INVARIANTS, READ_SECRET}
+_NOT_SETTINGS = {*_OF_TESTS, SWITCH, INVARIANTS, READ_SECRET, ETCD_PASSWORD}
 SECRET_FILE = "cluster.secret"
 """Where the secret of the cluster stands if the configuration does not say: beside the TOML file"""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from broker_plugin.coordination.etcd import wire
 from broker_plugin.coordination.etcd.members import Members
@@ -47,10 +48,8 @@ class ChangeStream:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            try:
+            with suppress(CoordinationError):  # a reading says what is wrong, and is made often enough
                 self._follow()
-            except CoordinationError:
-                pass  # a reading says what is wrong, and is made often enough
             self._ended.wait(AGAIN_SECONDS)
 
     def _follow(self) -> None:

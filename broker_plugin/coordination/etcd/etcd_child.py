@@ -32,9 +32,7 @@ def main(address: str, cluster: str, answer_seconds: str, told: str, *renewing: 
 
     def made() -> Coordination:
         stream.start()
-        return EtcdCoordination(
-            place, cluster, seconds=CALL_PART * float(answer_seconds), attempt_seconds=attempt
-        )
+        return EtcdCoordination(place, cluster, seconds=CALL_PART * float(answer_seconds), attempt_seconds=attempt)
 
     serve(made, *renewing)
     with suppress(Exception):

@@ -107,7 +107,10 @@ class Members:
                         raise CoordinationError(
                             f"whether the coordination record was changed is not known: etcd at {member} {refusal.why}"
                         ) from error
-                    refusals[member] = refusal.why
+                    if left >= self._attempt_seconds:  # else it had no time to say why
+                        refusals[member] = refusal.why
+                    else:
+                        refusals.setdefault(member, refusal.why)
             self._given_up.wait(min(PAUSE_SECONDS, max(0.0, until - time.monotonic())))
         raise CoordinationError(self._silence(refusals))
 

@@ -68,7 +68,9 @@ def _classes() -> dict[str, Any]:
                 added.type, added.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES}
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES
+    }
 
 
 _MADE = _classes()

@@ -20,6 +20,7 @@ from ha.membership.watchdog import Renewals
 from recovery.store.files import REAL_FILES
 from txobserver.ids import Member
 
+FORMS = "sqlite:///PATH, etcd://HOST:PORT,HOST:PORT/PREFIX"
 FIRST = Record("c", 0, 1, None, (Member("a", "1"),))
 
 
@@ -57,13 +58,13 @@ def test_two_names_of_one_file_are_one_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("etcd://h:2379/txha", "no coordination store has the scheme 'etcd'; there are sqlite:///PATH"),
-        ("SQLite:///r", "no coordination store has the scheme 'SQLite'; there are sqlite:///PATH"),
-        ("://r", "no coordination store has the scheme ''; there are sqlite:///PATH"),
+        ("zk://h:2181/txha", f"no coordination store has the scheme 'zk'; there are {FORMS}"),
+        ("SQLite:///r", f"no coordination store has the scheme 'SQLite'; there are {FORMS}"),
+        ("://r", f"no coordination store has the scheme ''; there are {FORMS}"),
         ("sqlite://host/r", "sqlite://host/r names no file of this host: write sqlite:///PATH"),
-        ("sqlite:/r", "sqlite:/r is neither an address nor a path: write sqlite:///PATH, or ./sqlite:/r for a file"),
-        ("sqlite:r", "sqlite:r is neither an address nor a path: write sqlite:///PATH, or ./sqlite:r for a file"),
-        ("", "an empty text names no coordination store: write sqlite:///PATH"),
+        ("sqlite:/r", f"sqlite:/r is neither an address nor a path: write {FORMS}, or ./sqlite:/r for a file"),
+        ("sqlite:r", f"sqlite:r is neither an address nor a path: write {FORMS}, or ./sqlite:r for a file"),
+        ("", f"an empty text names no coordination store: write {FORMS}"),
         ("sqlite://", "sqlite:// names no file of this host: write sqlite:///PATH"),
         ("sqlite:///", "sqlite:/// names no file of this host: write sqlite:///PATH"),
         ("sqlite:///r?mode=ro", "sqlite:///r?mode=ro has options, and there are none: write ? as %3F, and # as %23"),
@@ -103,7 +104,7 @@ def test_an_adapter_is_found_by_its_scheme(monkeypatch: pytest.MonkeyPatch) -> N
     store = in_file(Path("r"))
     monkeypatch.setitem(SCHEMES, "other", ("other://HOST", lambda rest: made.append(rest) or store))  # type: ignore[func-returns-value]
     assert store_at("other://h:1/a") is store and made == ["h:1/a"]
-    with pytest.raises(ValueError, match=r"there are sqlite:///PATH, other://HOST$"):
+    with pytest.raises(ValueError, match=f"there are {FORMS}, other://HOST$"):
         store_at("another://h")
     assert address.SCHEMES is SCHEMES
 

@@ -100,7 +100,9 @@ def test_the_record_of_another_cluster_is_left_alone(place: EtcdPlace, store: Et
     for each in (store, node):
         calls = (each.read, each.snapshot, lambda one=each: one.compare_and_set(0, FIRST))
         for call in calls:
-            with pytest.raises(ForeignRecord, match="belongs to cluster other, not to cluster c: name the right prefix"):
+            with pytest.raises(
+                ForeignRecord, match="belongs to cluster other, not to cluster c: name the right prefix"
+            ):
                 call()
     assert theirs.read() == there
     node.close()
@@ -166,9 +168,12 @@ def test_a_record_that_others_change_all_the_time_is_an_error(
 
     def never(key: bytes, mod_revision: int, *changes: Any) -> Any:
         sent.append(mod_revision)
-        return wire.TxnRequest(failure=[wire.RequestOp(request_range=wire.RangeRequest(key=key))], compare=[
-            wire.Compare(result=wire.EQUAL, target=wire.OF_MOD_REVISION, key=key, mod_revision=mod_revision + 1)
-        ])
+        return wire.TxnRequest(
+            failure=[wire.RequestOp(request_range=wire.RangeRequest(key=key))],
+            compare=[
+                wire.Compare(result=wire.EQUAL, target=wire.OF_MOD_REVISION, key=key, mod_revision=mod_revision + 1)
+            ],
+        )
 
     with monkeypatch.context() as patched:
         patched.setattr(wire, "changed_if", never)
@@ -202,7 +207,7 @@ def test_an_etcd_that_is_set_back_is_not_gone_by() -> None:
         copy = other.compare_and_set(0, FIRST)
         for _ in range(9):  # its revision passes that of before, and in the end that of the record's last change
             copy = other.compare_and_set(copy.version, copy)
-            for call in (store.read, store.snapshot, lambda: store.compare_and_set(copy.version, copy)):
+            for call in (store.read, store.snapshot, lambda it=copy: store.compare_and_set(it.version, it)):
                 with pytest.raises(CoordinationError, match="set back to an earlier state"):
                     call()
         assert other.read() == copy

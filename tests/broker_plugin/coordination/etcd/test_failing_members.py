@@ -120,7 +120,9 @@ def check_history(writers: list[Writer], seen: list[Record]) -> None:
         assert versions == sorted(set(versions))
 
 
-def under_load(place: EtcdPlace, fault: Callable[[], AbstractContextManager[None]]) -> tuple[list[Writer], list[Record]]:
+def under_load(
+    place: EtcdPlace, fault: Callable[[], AbstractContextManager[None]]
+) -> tuple[list[Writer], list[Record]]:
     """Two writers and a reader, before a fault, while it lasts and behind it: what each of them has seen."""
     seen: list[Record] = []
     over = threading.Event()
@@ -131,7 +133,7 @@ def under_load(place: EtcdPlace, fault: Callable[[], AbstractContextManager[None
         def look() -> None:
             while not over.is_set():
                 version = seen[-1].version if seen else UNSEEN
-                if (found := sure(lambda: reader.watch(version, 1.0, threading.Event()))) is not None:
+                if (found := sure(lambda known=version: reader.watch(known, 1.0, threading.Event()))) is not None:
                     seen.append(found.record)
 
         def each_has_stored(more: int) -> None:

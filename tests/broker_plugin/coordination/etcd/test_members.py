@@ -138,17 +138,27 @@ class GrpcError(grpc.RpcError):
         ("UNAVAILABLE", "failed to connect to all addresses; Ssl handshake", "agrees on no TLS", False, False),
         ("UNAVAILABLE", "DNS resolution failed for h", "cannot be reached", False, False),
         ("PERMISSION_DENIED", "etcdserver: permission denied", "refuses: permission denied", False, True),
-        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded",
-         "refuses: mvcc: database space exceeded", False, True),
+        (
+            "RESOURCE_EXHAUSTED",
+            "etcdserver: mvcc: database space exceeded",
+            "refuses: mvcc: database space exceeded",
+            False,
+            True,
+        ),
         ("DEADLINE_EXCEEDED", "Deadline Exceeded", "gives no answer in time", True, False),
         ("UNAVAILABLE", "etcdserver: leader changed", "has failed: leader changed", True, False),
-        ("UNAVAILABLE", "etcdserver: request timed out, possibly due to previous leader failure",
-         "has failed: request timed out, possibly due to previous leader failure", True, False),
+        (
+            "UNAVAILABLE",
+            "etcdserver: request timed out, possibly due to previous leader failure",
+            "has failed: request timed out, possibly due to previous leader failure",
+            True,
+            False,
+        ),
         ("UNAVAILABLE", "Socket closed", "has ended the connection", True, False),
         ("UNKNOWN", None, "has ended the connection", True, False),
         ("CANCELLED", "Channel closed!", "has ended the connection", True, False),
     ],
-)  # fmt: skip
+)
 def test_only_what_certainly_was_not_made_may_be_sent_again(
     code: str, details: str | None, why: str, made: bool, lasting: bool
 ) -> None:
@@ -199,14 +209,59 @@ def test_a_call_ends_though_no_member_ever_answers() -> None:
 def certificates(directory: Path) -> None:
     """An authority and what it has signed for 127.0.0.1 and a client; and another authority."""
     for name in ("ca", "other"):
-        _openssl(directory, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                 "-days", "2", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")  # fmt: skip
+        _openssl(
+            directory,
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.pem",
+        )
     (directory / "names").write_text("subjectAltName=IP:127.0.0.1")
     for name in ("server", "client"):
-        _openssl(directory, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                 "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")  # fmt: skip
-        _openssl(directory, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-                 "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem")  # fmt: skip
+        _openssl(
+            directory,
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-subj",
+            f"/CN={name}",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.csr",
+        )
+        _openssl(
+            directory,
+            "x509",
+            "-req",
+            "-in",
+            f"{name}.csr",
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            "names",
+            "-out",
+            f"{name}.pem",
+        )
 
 
 def _openssl(directory: Path, *words: str) -> None:
@@ -216,7 +271,9 @@ def _openssl(directory: Path, *words: str) -> None:
 def test_members_and_clients_prove_themselves_by_certificates(tmp_path: Path) -> None:
     """With another authority, without a certificate, and in clear there is no answer, and the sentence says why."""
     certificates(tmp_path)
-    named = {option: tmp_path / file for option, file in (("ca", "ca.pem"), ("cert", "client.pem"), ("key", "client.key"))}
+    named = {
+        option: tmp_path / file for option, file in (("ca", "ca.pem"), ("cert", "client.pem"), ("key", "client.key"))
+    }
     served = ["--cert-file", tmp_path / "server.pem", "--key-file", tmp_path / "server.key", "--client-cert-auth"]
     served += ["--trusted-ca-file", tmp_path / "ca.pem"]
     control = [f"--{word}={path}" for word, path in zip(("cacert", "cert", "key"), named.values(), strict=True)]
