@@ -34,6 +34,8 @@ ALLOWED = {
     ("node/disk_watch.py", "Thread"): "it asks for free bytes; what it finds is posted by the guard",
     ("host/broker_end.py", "Protocol"): "it runs in the process of a host broker, which the connection tells of errors",
     ("host/broker_end.py", "NodeProtocol"): "the same",
+    ("coordination/etcd/change_stream.py", "Thread"): "it runs in a process of its own, or in that of a command",
+    ("coordination/etcd/version_pipe.py", "Thread"): "it sets what a watch waits for, and the watch reads again anyway",
     ("coordination/record_thread.py", "submit"): "the future goes to the guard; no caller waits for an answer",
 }
 

@@ -53,7 +53,7 @@ _UNREACHED = ("failed to connect to all addresses", "DNS resolution failed")
 """What gRPC says of a call that it could not send"""
 
 
-class Refusal(NamedTuple):
+class NoAnswer(NamedTuple):
     """Why a member gave no answer, for people. ``made``: whether a change may have been made. ``lasting``: any other
     member would say the same. ``broken``: the connection is of no use any more."""
 
@@ -65,7 +65,7 @@ class Refusal(NamedTuple):
 
 
 class _Unanswered(Exception):
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: NoAnswer) -> None:
         self.refusal = refusal
 
 
@@ -177,7 +177,7 @@ class Members:
         answer = self._sent(member, channel, method, request, until)
         if answer.header.cluster_id != self.etcd:
             self._disconnect(member)
-            raise _Unanswered(Refusal("belongs to another etcd now", made=True))
+            raise _Unanswered(NoAnswer("belongs to another etcd now", made=True))
         self._first = self._place.members.index(member)
         return answer
 
@@ -191,7 +191,7 @@ class Members:
             if not met:
                 found = self._sent(member, channel, wire.RANGE, _whose(self._place), until).header.cluster_id
                 if self.etcd not in (0, found):
-                    raise _Unanswered(Refusal("belongs to another etcd", made=False))
+                    raise _Unanswered(NoAnswer("belongs to another etcd", made=False))
                 self.etcd = found
         except _Unanswered:
             if not met:  # it is asked again, by the next connection, which etcd it belongs to
@@ -225,7 +225,7 @@ class Members:
         try:
             return call.result()
         except grpc.FutureCancelledError:
-            refusal = Refusal("was not waited for", made=True)
+            refusal = NoAnswer("was not waited for", made=True)
         except grpc.RpcError as error:
             refusal = judged(error)
         if refusal.broken:
@@ -255,22 +255,22 @@ def _whose(place: EtcdPlace) -> Any:
     return wire.RangeRequest(key=place.key, count_only=True, serializable=True)
 
 
-def judged(error: grpc.RpcError) -> Refusal:
+def judged(error: grpc.RpcError) -> NoAnswer:
     """What this error of gRPC means."""
     code, said = error.code(), error.details() or ""
     if "no leader" in said:
-        return Refusal("has no leader", made=False)
+        return NoAnswer("has no leader", made=False)
     if "too many requests" in said:
-        return Refusal("is overloaded", made=False)
+        return NoAnswer("is overloaded", made=False)
     if any(text in said for text in _OLD_TOKEN):
-        return Refusal("has forgotten this login", made=False, lasting=True, old_token=True)
+        return NoAnswer("has forgotten this login", made=False, lasting=True, old_token=True)
     if said.startswith(_UNREACHED):
         tls = any(word in said for word in ("andshake", "SSL", "certificate"))
-        return Refusal("agrees on no TLS" if tls else "cannot be reached", made=False, broken=True)
+        return NoAnswer("agrees on no TLS" if tls else "cannot be reached", made=False, broken=True)
     if code in _LASTING:
-        return Refusal(f"refuses: {said.removeprefix('etcdserver: ')}", made=False, lasting=True)
+        return NoAnswer(f"refuses: {said.removeprefix('etcdserver: ')}", made=False, lasting=True)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return Refusal("gives no answer in time", made=True, broken=True)
+        return NoAnswer("gives no answer in time", made=True, broken=True)
     if said.startswith("etcdserver: "):
-        return Refusal(f"has failed: {said.removeprefix('etcdserver: ')}", made=True)
-    return Refusal("has ended the connection", made=True, broken=True)
+        return NoAnswer(f"has failed: {said.removeprefix('etcdserver: ')}", made=True)
+    return NoAnswer("has ended the connection", made=True, broken=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
+import threading
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Thread
 
 _VERSION = struct.Struct("<q")
 _MANY = 512
@@ -35,7 +35,7 @@ class VersionReader:
     def __init__(self, told: Callable[[int], None]) -> None:
         self._told = told
         self._reading, self.descriptor = os.pipe()
-        Thread(target=self._run, name="record-changes", daemon=True).start()
+        threading.Thread(target=self._run, name="record-changes", daemon=True).start()
 
     def close(self) -> None:
         """No more is told, once no process writes any more."""
