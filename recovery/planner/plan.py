@@ -51,7 +51,7 @@ class SetAside(msgspec.Struct, frozen=True, tag=True):
 
 
 class SetRecordAside(msgspec.Struct, frozen=True, tag=True):
-    """A coordination file that is damaged is renamed."""
+    """A coordination record that is damaged is kept under another name."""
 
     why: str
 
@@ -231,7 +231,7 @@ def _doubts(site: Site, choice: Choice, evidence: Evidence) -> tuple[str, ...]:
         found.append(
             f"the coordination record, of identity {site.record.cluster_id}, was founded over a lost one: no store of "
             f"its cluster holds anything, and another one of the same name has data in {', '.join(over)}; stop all "
-            "nodes, move the coordination file away, and run `txha recover` again: it writes a new record from them"
+            "nodes, move the coordination record away, and run `txha recover` again: it writes a new record from them"
         )
     elif _nothing_there(site):
         found.append(

@@ -139,7 +139,7 @@ def _of_nodes(given: Sequence[Path], coordination: RecordStore | None) -> Crashe
         known = known and record is not None
         records.add(record or local_record(path.parent))
     if coordination is None and len(records) > 1:
-        raise BadArgument("these nodes do not share one coordination file; say which with --coordination")
+        raise BadArgument("these nodes do not share one coordination record; say which with --coordination")
     return Crashed(
         cluster=cluster_of(given),
         directory=None,
@@ -152,7 +152,7 @@ def _of_nodes(given: Sequence[Path], coordination: RecordStore | None) -> Crashe
 
 
 def _configured(path: Path, named: bool) -> tuple[str, list[str], RecordStore | None]:
-    """The name of a node, those of its peers, and its coordination file, as far as its directory says so.
+    """The name of a node, those of its peers, and where its record is, as far as its directory says so.
 
     A store that is called what it is not would be foreign, and nothing that is lost would be looked for in it: so the
     name of the directory says something only where neither identity nor configuration nor log does. Raises BadArgument
@@ -168,7 +168,7 @@ def _configured(path: Path, named: bool) -> tuple[str, list[str], RecordStore | 
         if not named and "dir" in config and Path(config["dir"]).resolve() != path.resolve():
             raise BadArgument(
                 f"{path / CONFIG_FILE} is that of a node in {config['dir']}: give that directory, or, if this one is a "
-                "copy or was moved, name the coordination file that belongs to it with --coordination"
+                "copy or was moved, name the coordination record that belongs to it with --coordination"
             )
         name = name or str(config["name"])
         peers = [str(peer["name"]) for peer in config.get("peers", [])]
@@ -186,7 +186,7 @@ def _name_in_log(path: Path) -> str:
 
 
 def _coordination(path: Path) -> RecordStore | None:
-    """The coordination file of a node, if its node.toml says so, whatever else that holds."""
+    """Where a node keeps the coordination record, if its node.toml says so, whatever else that holds."""
     try:
         return store_at(tomllib.loads((path / CONFIG_FILE).read_text())["coordination"])
     except _UNSAID:

@@ -48,7 +48,7 @@ def recover(
     database: Annotated[list[str] | None, typer.Option("--database", help=DATABASE_HELP)] = None,
     coordination: Annotated[
         str | None,
-        typer.Option("--coordination", help="The coordination file, or its URL, where it cannot be found by itself."),
+        typer.Option("--coordination", help="The record's file or address, where it cannot be found by itself."),
     ] = None,
     broker: Annotated[
         list[str] | None,

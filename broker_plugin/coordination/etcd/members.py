@@ -10,6 +10,7 @@ that is asked of it is which etcd the member belongs to: an address may name mem
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -17,13 +18,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple
 
-import grpc
-
 from broker_plugin.coordination.etcd import wire
 from broker_plugin.coordination.etcd.place import EtcdPlace
 from ha.membership.record import CoordinationError
 
-PAUSE_SECONDS = 0.05
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would write lines of its own of each attempt
+import grpc
+
+PAUSE_SECONDS = 0.1
 """After all members were asked in vain, before they are asked again"""
 ALIVE_SECONDS = 10.0
 """Between looks whether a member is there that tells of changes; etcd allows no more than one in five seconds"""

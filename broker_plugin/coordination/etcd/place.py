@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,7 +115,24 @@ class EtcdPlace:
         """Whether all files that it names can be used. Raises CoordinationError."""
         for option in ("ca", "cert", "key"):
             self.pem(option)
+        self._check_certificates()
         self.login()
+
+    def _check_certificates(self) -> None:
+        """Here, since gRPC says of a file that holds none only that it cannot speak TLS."""
+        context, ca, cert, key = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), *map(self.options.get, ("ca", "cert", "key"))
+        try:
+            if ca is not None:
+                context.load_verify_locations(ca)
+        except ssl.SSLError as error:
+            raise CoordinationError(f"ca of etcd: {ca} holds no certificate in PEM") from error
+        try:
+            if cert is not None:
+                context.load_cert_chain(cert, key, password="")
+        except ssl.SSLError as error:
+            raise CoordinationError(
+                f"cert of etcd: {cert} and {key} hold no certificate in PEM with its key"
+            ) from error
 
 
 def _is_member(text: str) -> bool:

@@ -134,7 +134,7 @@ def test_without_log_and_identity_the_directory_s_name_is_all_there_is(directory
 
 def test_what_does_not_belong_together(directory: Path, tmp_path: Path) -> None:
     (directory / "b" / "node.toml").write_text('name = "b"\ncoordination = "/elsewhere/record"\n')
-    with pytest.raises(BadArgument, match="do not share one coordination file"):
+    with pytest.raises(BadArgument, match="do not share one coordination record"):
         crashed_cluster(Given([directory / "a", directory / "b"]))
     given = crashed_cluster(Given([directory / "a", directory / "b"], in_file(tmp_path / "record")))
     assert given.record == in_file(tmp_path / "record")

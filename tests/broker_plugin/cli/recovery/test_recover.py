@@ -234,7 +234,7 @@ def test_recover_says_that_the_record_was_founded_over_a_lost_one(
     assert status == 1 and said["promote"] is None
     (doubt,) = said["doubts"]
     assert f"of identity {record.cluster_id}, was founded over a lost one" in doubt and "has data in a;" in doubt
-    assert "move the coordination file away, and run `txha recover` again" in doubt
+    assert "move the coordination record away, and run `txha recover` again" in doubt
     (directory / "coordination.sqlite").rename(directory / "aside")
     status, said = recover(directory, capsys, "b")
     written = record_in(directory)

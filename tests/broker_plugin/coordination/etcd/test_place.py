@@ -10,6 +10,7 @@ from broker_plugin.coordination.address import store_at
 from broker_plugin.coordination.etcd.place import PASSWORD, EtcdPlace
 from broker_plugin.node.config import ConfigError, check_places, load_config
 from ha.membership.record import CoordinationError
+from tests.support.etcd import certificates
 
 FORM = "etcd://HOST:PORT,HOST:PORT/PREFIX"
 
@@ -81,37 +82,37 @@ def test_two_addresses_of_one_record_are_one_store() -> None:
     assert one not in (store_at("etcd://a:1,b:2/y"), store_at("etcd://a:1/x"), store_at("/x"), "etcd://a:1,b:2/x")
 
 
-def secret(path: Path, text: str = "p\n", mode: int = 0o600) -> Path:
+def secret(path: Path, text: str = "p\n") -> Path:
     path.write_text(text)
-    path.chmod(mode)
+    path.chmod(0o600)
     return path
 
 
 def test_files_are_looked_at_before_anything_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that is started with a key that others may read, or without its password, says so and ends."""
     monkeypatch.delenv(PASSWORD, raising=False)
-    ca, cert = secret(tmp_path / "ca", mode=0o644), secret(tmp_path / "cert", mode=0o644)
-    key, password = secret(tmp_path / "key"), secret(tmp_path / "password")
-    options = f"ca={ca}&cert={cert}&key={key}&user=n&password=@{password}"
+    certificates(tmp_path)
+    ca, cert, key = (tmp_path / name for name in ("ca.pem", "client.pem", "client.key"))
+    options = f"ca={ca}&cert={cert}&key={key}&user=n&password=@{secret(tmp_path / 'password')}"
     store = store_at(f"etcd://h:1/x?{options}&plans={tmp_path}")
     store.check_writable()
     store.check_readable()
     key.chmod(0o640)
-    refuses(store_at(f"etcd://h:1/x?{options}"), f"key of etcd: others than its owner may use {key}")
-    refuses(
-        store_at(f"etcd://h:1/x?ca={tmp_path / 'none'}"), f"ca of etcd: {tmp_path / 'none'} cannot be read: No such"
-    )
-    password.write_text("")
-    refuses(store_at(f"etcd://h:1/x?user=n&password=@{password}"), f"{password} must hold one password, in one line")
-    refuses(store_at("etcd://h:1/x?user=n"), "the password of etcd's user n is missing: name its file, password=@FILE")
+    refuses(options, f"key of etcd: others than its owner may use {key}")
+    refuses(f"ca={tmp_path / 'none'}", f"ca of etcd: {tmp_path / 'none'} cannot be read: No such file")
+    refuses(f"ca={secret(tmp_path / 'a')}", f"ca of etcd: {tmp_path / 'a'} holds no certificate in PEM")
+    other = tmp_path / "server.key"
+    refuses(f"ca={ca}&cert={cert}&key={other}", f"{cert} and {other} hold no certificate in PEM with its key")
+    refuses(f"user=n&password=@{secret(tmp_path / 'b', '')}", f"{tmp_path / 'b'} must hold one password, in one line")
+    refuses("user=n", "the password of etcd's user n is missing: name its file, password=@FILE")
     monkeypatch.setenv(PASSWORD, "p")
     store_at("etcd://h:1/x?user=n").check_writable()
 
 
-def refuses(store: object, said: str) -> None:
+def refuses(options: str, said: str) -> None:
     for check in ("check_writable", "check_readable"):
         with pytest.raises(CoordinationError) as refused:
-            getattr(store, check)()
+            getattr(store_at(f"etcd://h:1/x?{options}"), check)()
         assert said in str(refused.value)
 
 
