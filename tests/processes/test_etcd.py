@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -16,11 +16,14 @@ from python_tests.harness.load import Load
 from python_tests.harness.servers.etcd import EtcdServers
 from python_tests.harness.waiting import wait_until
 from tests.support.etcd_cluster import EtcdCluster
+from tests.support.held_line import HeldLine
 
 LOAD = Load(pika_workers=3, aio_connections=1, aio_channels=2, think=0.02)
 PATIENT = ("timing.lease_ttl=8", "timing.renew_every=1")
 """Longer than an election of etcd takes, on a busy machine too"""
 PATIENCE = 90.0
+APART = "node-1"
+"""The node that can be cut off from etcd alone"""
 
 
 @pytest.fixture(scope="module", name="servers")
@@ -29,10 +32,22 @@ def three_members() -> Iterator[EtcdServers]:
         yield servers
 
 
+@pytest.fixture(scope="module", name="lines")
+def lines_of_a_node(servers: EtcdServers) -> Iterator[list[HeldLine]]:
+    """One of the nodes reaches the members by these."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(HeldLine(port)) for port in servers.ports]
+
+
 @pytest.fixture(scope="module", name="running")
-def three_nodes(servers: EtcdServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    directory = tmp_path_factory.mktemp("etcd") / "c"
-    with EtcdCluster(directory, servers.address(), 3, *PATIENT) as running:
+def three_nodes(
+    servers: EtcdServers, lines: list[HeldLine], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EtcdCluster]:
+    directory, address = tmp_path_factory.mktemp("etcd") / "c", servers.address()
+    others = {APART: address}
+    for port, line in zip(servers.ports, lines, strict=True):
+        others[APART] = others[APART].replace(f":{port}", f":{line.port}")
+    with EtcdCluster(directory, address, 3, *PATIENT, others=others) as running:
         assert isinstance(running, EtcdCluster)
         yield running
 
@@ -113,6 +128,26 @@ def test_members_that_hang_or_end_one_at_a_time_are_no_reason_either(
             wait_renewed(cluster)
         wait_renewed(cluster)
     assert reign(cluster) == before
+
+
+def test_a_primary_that_is_cut_off_from_etcd_alone_is_succeeded(
+    cluster: EtcdCluster, clients: Clients, lines: list[HeldLine]
+) -> None:
+    """It reaches the other nodes, and its lease runs out. What it has sent to etcd arrives late, and changes nothing
+    that matters."""
+    if cluster.primary() != APART:
+        cluster.promote(APART)
+        wait_until(lambda: cluster.primary() == APART and cluster.all_ready(), PATIENCE, f"{APART} as primary")
+        clients.wait_committed(30, PATIENCE)
+    generation = reign(cluster)[1]
+    with ExitStack() as stack:
+        for line in lines:
+            stack.enter_context(line.held())
+        wait_until(lambda: cluster.primary() not in (None, APART), PATIENCE, "another primary")
+        clients.wait_committed(30, PATIENCE)
+        wait_until(lambda: complains(cluster, APART), PATIENCE, "a complaint")
+    wait_until(cluster.all_ready, PATIENCE, "all nodes ready")
+    assert cluster.primary() != APART and reign(cluster)[1] > generation
 
 
 def test_without_etcd_nothing_is_acknowledged_and_with_it_again(

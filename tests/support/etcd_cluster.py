@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from python_tests.harness.cluster import LocalCluster
@@ -17,12 +18,15 @@ READY_SECONDS = 90.0
 
 
 class EtcdCluster(LocalCluster):
-    """``address`` stands in the file of each node. ``settings``: as ``--set`` takes them."""
+    """``address`` stands in the file of each node but those of ``others``. ``settings``: as ``--set`` takes them."""
 
-    def __init__(self, directory: Path, address: str, nodes: int = 3, *settings: str) -> None:
+    def __init__(
+        self, directory: Path, address: str, nodes: int = 3, *settings: str, others: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(directory, nodes)
         self.address = address
         self._settings = settings
+        self._others = others or {}
 
     @property
     def names(self) -> list[str]:
@@ -37,7 +41,7 @@ class EtcdCluster(LocalCluster):
             config = self.directory / name / "node.toml"
             lines = config.read_text().splitlines()
             at = next(number for number, line in enumerate(lines) if line.startswith("coordination ="))
-            lines[at] = f'coordination = "{self.address}"'
+            lines[at] = f'coordination = "{self._others.get(name, self.address)}"'
             config.write_text("\n".join(lines) + "\n")
         command = [sys.executable, "-m", "broker_plugin.cli.main", "init", "--config"]
         subprocess.run([*command, str(self.directory / "node-1" / "node.toml")], check=True, stdout=subprocess.DEVNULL)
