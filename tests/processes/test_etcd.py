@@ -109,6 +109,7 @@ def test_the_primary_dies(cluster: EtcdCluster, clients: Clients) -> None:
 def test_another_leader_of_etcd_is_no_reason_to_take_over(
     servers: EtcdServers, cluster: EtcdCluster, clients: Clients
 ) -> None:
+    """P10: the same primary goes on, in the same generation."""
     before, leader = reign(cluster), servers.leader()
     servers.kill(leader)
     wait_renewed(cluster)
@@ -133,8 +134,8 @@ def test_members_that_hang_or_end_one_at_a_time_are_no_reason_either(
 def test_a_primary_that_is_cut_off_from_etcd_alone_is_succeeded(
     cluster: EtcdCluster, clients: Clients, lines: list[HeldLine]
 ) -> None:
-    """It reaches the other nodes, and its lease runs out. What it has sent to etcd arrives late, and changes nothing
-    that matters."""
+    """P10: it reaches the other nodes, and its lease runs out. What it has sent to etcd arrives late, and changes
+    nothing that matters."""
     if cluster.primary() != APART:
         cluster.promote(APART)
         wait_until(lambda: cluster.primary() == APART and cluster.all_ready(), PATIENCE, f"{APART} as primary")
@@ -153,7 +154,7 @@ def test_a_primary_that_is_cut_off_from_etcd_alone_is_succeeded(
 def test_without_etcd_nothing_is_acknowledged_and_with_it_again(
     servers: EtcdServers, cluster: EtcdCluster, clients: Clients
 ) -> None:
-    """All members end for longer than the lease. Nodes neither end nor have to be told anything."""
+    """P10: all members end for longer than the lease. Nodes neither end nor have to be told anything."""
     pids = [cluster.pid(name) for name in cluster.names]
     servers.kill(0, 1, 2)
     wait_until(lambda: cluster.primary() is None, PATIENCE, "the end of the lease")

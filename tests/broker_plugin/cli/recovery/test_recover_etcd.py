@@ -72,6 +72,19 @@ def test_a_lost_record_is_written_where_an_operator_made_the_key(
     assert found["applied"] == str(plans / "recovery-1.json") and not (directory / "coordination.sqlite").exists()
 
 
+def test_a_cluster_moves_from_a_file_to_etcd(
+    directory: Path, place: EtcdPlace, plans: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its nodes are stopped, their files name etcd, and the record is written from their stores."""
+    address = place.with_option("plans", str(plans))
+    for name, other in (("a", "b"), ("b", "a")):
+        text = f'name = "{name}"\ncluster = "cluster"\ndir = "{directory / name}"\ncoordination = "{address}"\n'
+        (directory / name / "node.toml").write_text(f'{text}[peer]\nport = 7\n[[peers]]\nname = "{other}"\nport = 8\n')
+    assert run(Given([directory / "a", directory / "b"]), True, Accepted(), as_json=True) == 0
+    found, written = json.loads(capsys.readouterr().out), record_in(place)
+    assert found["promote"] == "a" and written is not None and (written.cluster_id, written.ready) == (ID, (A,))
+
+
 @pytest.mark.parametrize("how", ["changed", "a copy from another etcd"])
 def test_what_cannot_be_gone_by_is_set_aside(
     how: str, directory: Path, place: EtcdPlace, store: RecordStore, capsys: pytest.CaptureFixture[str]

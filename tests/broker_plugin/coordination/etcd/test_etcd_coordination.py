@@ -67,7 +67,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_what_is_damaged_is_never_gone_by(place: EtcdPlace, store: EtcdCoordination, damage: str) -> None:
-    """It is told of with what is there, for operators, and nothing is changed in it."""
+    """P10: it is told of with what is there, for operators, and nothing is changed in it."""
     there = store.compare_and_set(0, FIRST)
     DAMAGE[damage](place)
     content = value_at(place)
@@ -193,7 +193,7 @@ def test_a_conflict_is_by_a_reading_and_not_by_what_is_remembered(place: EtcdPla
 
 
 def test_an_etcd_that_is_set_back_is_not_gone_by() -> None:
-    """Its members begin anew with another state: the same etcd by its identity, and older than what was told."""
+    """P10: its members begin anew with another state: the same etcd by its identity, and older than what was told."""
     with EtcdServers(1) as servers:
         place = EtcdPlace.of_url(servers.address().removeprefix("etcd://"))
         store = EtcdCoordination(place, "c", create=True)

@@ -160,7 +160,7 @@ def under_load(
 
 
 def test_the_leader_dies_while_the_record_is_changed(servers: EtcdServers, place: EtcdPlace) -> None:
-    """Each outcome that was told is true, and changes go on with the next leader."""
+    """P10: each outcome that was told is true, and changes go on with the next leader."""
 
     @contextmanager
     def killed() -> Iterator[None]:
@@ -183,7 +183,7 @@ def test_a_member_hangs_while_the_record_is_changed(servers: EtcdServers, place:
 
 
 def test_no_majority_is_an_error_until_there_is_one(servers: EtcdServers, place: EtcdPlace) -> None:
-    """The member that is left says that it has no leader, and tells nothing, not even what it knows."""
+    """P10: the member that is left says that it has no leader, and tells nothing, not even what it knows."""
     with opened(place, 1.0, 0.5) as store:
         there = founded(store)
         servers.kill(0, 1)
@@ -248,7 +248,7 @@ def test_a_watch_is_told_by_the_next_member(servers: EtcdServers, place: EtcdPla
 
 
 def test_a_change_that_was_not_answered_is_not_told_as_refused(servers: EtcdServers, place: EtcdPlace) -> None:
-    """The member hangs with the change in its hands, and may make it when it goes on."""
+    """P10: the member hangs with the change in its hands, and may make it when it goes on."""
     with opened(place, 1.0, 0.5) as store, opened(place) as other:
         there = founded(store)
         asked = place.members.index(next(store._members._in_turn()))
