@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 
 class HeldLine:
-    """A context manager. Connections to ``port`` lead to ``target``; what is sent while it is held arrives later."""
+    """A context manager. Connections to ``port`` lead to ``target``; what is sent while it is held arrives later.
 
-    def __init__(self, target: int) -> None:
+    ``delay``: seconds that a connection takes.
+    """
+
+    def __init__(self, target: int, delay: float = 0.0) -> None:
         self._target = target
+        self._delay = delay
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self._open = threading.Event()
@@ -52,6 +57,7 @@ class HeldLine:
                 self._begin(self._connect, near)
 
     def _connect(self, near: socket.socket) -> None:
+        time.sleep(self._delay)
         self._open.wait()
         try:
             far = socket.create_connection(("127.0.0.1", self._target))

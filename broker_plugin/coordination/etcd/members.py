@@ -30,7 +30,9 @@ PAUSE_SECONDS = 0.1
 ALIVE_SECONDS = 10.0
 """Between looks whether a member is there that tells of changes; etcd allows no more than one in five seconds"""
 ALIVE_ANSWER_SECONDS = 5.0
-"""In which it has to show that"""
+"""In which it has to show that, and in which a connection is made or begun anew"""
+AGAIN_SECONDS = 1.0
+"""Between attempts to connect with a member, at most"""
 _CHANNEL = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
@@ -38,8 +40,10 @@ _CHANNEL = (
     ("grpc.keepalive_time_ms", int(ALIVE_SECONDS * 1000)),
     ("grpc.keepalive_timeout_ms", int(ALIVE_ANSWER_SECONDS * 1000)),
     ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_reconnect_backoff_ms", int(AGAIN_SECONDS * 1000)),
+    ("grpc.min_reconnect_backoff_ms", int(ALIVE_ANSWER_SECONDS * 1000)),
 )
-"""Of gRPC: no proxy of the environment, no repetition, nothing shared between connections"""
+"""Of gRPC: no proxy of the environment, no repetition, nothing shared between connections, no long waits to connect"""
 _LASTING = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -57,12 +61,14 @@ _UNREACHED = ("failed to connect to all addresses", "DNS resolution failed")
 
 class NoAnswer(NamedTuple):
     """Why a member gave no answer, for people. ``made``: whether a change may have been made. ``lasting``: any other
-    member would say the same. ``broken``: the connection is of no use any more."""
+    member would say the same. ``broken``: the connection is of no use any more. ``late``: the time was too short for an
+    answer. ``old_token``: another login is needed."""
 
     why: str
     made: bool
     lasting: bool = False
     broken: bool = False
+    late: bool = False
     old_token: bool = False
 
 
@@ -82,6 +88,7 @@ class Members:
         self._place = place
         self._attempt_seconds = attempt_seconds
         self._channels: dict[str, grpc.Channel] = {}
+        self._met: set[str] = set()
         self._first = 0
         self._token = ""
         self._call: Any = None
@@ -185,20 +192,17 @@ class Members:
 
     def _connected(self, member: str, until: float) -> grpc.Channel:
         """A connection to this member, logged in. Raises _Unanswered, CoordinationError."""
-        met = member in self._channels
-        channel = self._channels[member] if met else self._channel(member)
-        self._channels[member] = channel
-        try:
-            self._log_in(member, channel, until)
-            if not met:
-                found = self._sent(member, channel, wire.RANGE, _whose(self._place), until).header.cluster_id
-                if self.etcd not in (0, found):
-                    raise _Unanswered(NoAnswer("belongs to another etcd", made=False))
-                self.etcd = found
-        except _Unanswered:
-            if not met:  # it is asked again, by the next connection, which etcd it belongs to
+        if member not in self._channels:
+            self._channels[member] = self._channel(member)
+        channel = self._channels[member]
+        self._log_in(member, channel, until)
+        if member not in self._met:
+            found = self._sent(member, channel, wire.RANGE, _whose(self._place), until).header.cluster_id
+            if self.etcd not in (0, found):
                 self._disconnect(member)
-            raise
+                raise _Unanswered(NoAnswer("belongs to another etcd", made=False))
+            self.etcd = found
+            self._met.add(member)
         return channel
 
     def _log_in(self, member: str, channel: grpc.Channel, until: float) -> None:
@@ -230,8 +234,8 @@ class Members:
             refusal = NoAnswer("was not waited for", made=True)
         except grpc.RpcError as error:
             refusal = judged(error)
-        if refusal.broken:
-            self._disconnect(member)
+        if refusal.broken and (member in self._met or not refusal.late):
+            self._disconnect(member)  # one that is still being made goes on: it takes more than one answer
         raise _Unanswered(refusal)
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:
@@ -239,6 +243,7 @@ class Members:
         return (*leader, ("token", self._token)) if self._token else leader
 
     def _disconnect(self, member: str) -> None:
+        self._met.discard(member)
         if (channel := self._channels.pop(member, None)) is not None:
             with suppress(Exception):  # of an end that comes twice
                 channel.close()
@@ -272,7 +277,7 @@ def judged(error: grpc.RpcError) -> NoAnswer:
     if code in _LASTING:
         return NoAnswer(f"refuses: {said.removeprefix('etcdserver: ')}", made=False, lasting=True)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return NoAnswer("gives no answer in time", made=True, broken=True)
+        return NoAnswer("gives no answer in time", made=True, broken=True, late=True)
     if said.startswith("etcdserver: "):
         return NoAnswer(f"has failed: {said.removeprefix('etcdserver: ')}", made=True)
     return NoAnswer("has ended the connection", made=True, broken=True)

@@ -26,6 +26,7 @@ from python_tests.harness.cluster import free_base_port
 from python_tests.harness.servers.etcd import EtcdServers
 from python_tests.harness.waiting import wait_until
 from tests.support.etcd import certificates, one_member
+from tests.support.held_line import HeldLine
 from txobserver.ids import Member
 
 A = Member("a", "1")
@@ -79,6 +80,14 @@ def test_members_that_are_none_are_passed_over(tmp_path: Path) -> None:
                     stored = other.compare_and_set(1, there)
                 found = watch.result(60.0)
             assert found is not None and found.record == stored
+
+
+def test_a_member_that_is_far_away_is_met_in_several_attempts(tmp_path: Path) -> None:
+    """A connection takes longer than an answer: what has been done for it is not done anew with each attempt."""
+    with HeldLine(one_member().ports[0], delay=0.8) as line:
+        place = place_at(f"127.0.0.1:{line.port}", prefix=tmp_path)
+        with opened(place) as store:
+            assert store.compare_and_set(0, FIRST).version == 1
 
 
 def test_each_member_that_gives_no_answer_is_named() -> None:
