@@ -54,7 +54,10 @@ _LASTING = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 """What every member would say"""
-_OLD_TOKEN = ("invalid auth token", "revision of auth store is old")
+_NO_LEADER = "etcdserver: no leader"
+_TOO_MANY = "etcdserver: too many requests"
+_OLD_TOKEN = ("etcdserver: invalid auth token", "etcdserver: revision of auth store is old")
+"""What etcd says of a request that it has not proposed, word for word"""
 _UNREACHED = ("failed to connect to all addresses", "DNS resolution failed")
 """What gRPC says of a call that it could not send"""
 
@@ -265,11 +268,11 @@ def _whose(place: EtcdPlace) -> Any:
 def judged(error: grpc.RpcError) -> NoAnswer:
     """What this error of gRPC means."""
     code, said = error.code(), error.details() or ""
-    if "no leader" in said:
+    if said == _NO_LEADER:
         return NoAnswer("has no leader", made=False)
-    if "too many requests" in said:
+    if said == _TOO_MANY:
         return NoAnswer("is overloaded", made=False)
-    if any(text in said for text in _OLD_TOKEN):
+    if said in _OLD_TOKEN:
         return NoAnswer("has forgotten this login", made=False, lasting=True, old_token=True)
     if said.startswith(_UNREACHED):
         tls = any(word in said for word in ("andshake", "SSL", "certificate"))
