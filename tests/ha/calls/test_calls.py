@@ -79,7 +79,7 @@ def test_what_is_unknown_or_too_long_is_refused_at_once() -> None:
 
 
 def test_a_node_that_lags_initiates_nothing() -> None:
-    cluster = started()
+    cluster = started(ticket_timeout=1000.0)
     behind, other = cluster.backups()
     fails_on(cluster, behind.name, 1)
     cluster.call(other, 1, "l", need=2)

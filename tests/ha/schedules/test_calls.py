@@ -292,69 +292,6 @@ def test_reset_with_a_report_in_flight() -> None:
     assert cluster.ran(slow.name) == [1, 4], "what is behind the reset is not run any more"
 
 
-def test_first_call_fails_halfway() -> None:
-    """Nothing was ever in force, and the action has done a part of its work: it is undone, and no record remains."""
-    cluster = started()
-    initiator = cluster.backups()[0]
-    fails_on(cluster, initiator.name, 1)
-    initiator.surroundings.outcome = lambda action: None if action.undo else "disk full"
-    cluster.call(initiator, 1, "half")
-    assert cluster.answered(1) == CallNotMade("disk full")
-    assert cluster.levels() == ["", "", ""] and cluster.tnx_of(1) == 0
-    assert initiator.disk.local_calls.intent is None
-    cluster.call(cluster.primary, 2, "l", need=2)
-    assert cluster.answered(2) == CallDone(1)
-
-
-def test_an_undoing_that_fails_is_tried_again() -> None:
-    """Until it succeeds; nothing else is run there meanwhile. ``undo_that_fails_keeps_the_ticket``: who has asked is
-    answered, all nodes hear of it, and others make their calls."""
-    cluster = started(ticket_timeout=1000.0)
-    initiator, other = cluster.backups()
-    initiator.surroundings.outcome = lambda action: "no" if not action.undo else "nor that"
-    cluster.call(initiator, 1, "half", seconds=1000.0)
-    said = "no; it could not be undone here yet, and is tried again: nor that"
-    assert cluster.answered(1) == CallNotMade(said)
-    cluster.call(other, 2, "l", need=2, name="y", seconds=60.0)
-    assert isinstance(cluster.answered(2), CallDone), "at two of the three"
-    cluster.pause(1.0)
-    assert cluster.level(initiator.name, "y") == "" and initiator.disk.local_calls.intent is not None
-    assert undoing(cluster, initiator.name) == "nor that"
-    cluster.call(initiator, 3, "later", seconds=2.0)
-    waits = "the time was up before this node could begin: it cannot undo an earlier call: nor that"
-    assert cluster.answered(3) == CallNotMade(waits)
-    initiator.surroundings.outcome = lambda action: None
-    cluster.run(lambda: cluster.levels("y") == ["l"] * 3)
-    assert cluster.level(initiator.name) == "" and initiator.disk.local_calls.intent is None
-    cluster.run(lambda: undoing(cluster, initiator.name) == "")
-    cluster.call(initiator, 4, "again", seconds=60.0)
-    assert isinstance(cluster.answered(4), CallDone)
-
-
-def test_an_undoing_that_hangs_is_no_doubt_about_the_record() -> None:
-    """The action has failed, so nothing was sent: the time is up, and the call was not made."""
-    cluster = started()
-    initiator = cluster.backups()[0]
-    initiator.surroundings.outcome = lambda action: "no"
-    initiator.surroundings.hangs = lambda action: action.undo
-    cluster.call(initiator, 1, "half", seconds=5.0)
-    assert cluster.answered(1) == CallNotMade("no; it is still being undone here")
-    cluster.call(cluster.primary, 2, "l", need=2, seconds=5.0)
-    assert isinstance(cluster.answered(2), CallDone), "the ticket went back"
-    initiator.surroundings.hangs = lambda action: False
-    initiator.surroundings.outcome = lambda action: None
-    cluster.run(lambda: cluster.levels() == ["l"] * 3)
-
-
-def undoing(cluster: CallsCluster, node: str) -> str:
-    """What the primary knows of a node that cannot undo a call."""
-    leading = cluster.primary.core.leading
-    assert leading is not None
-    found = {member.node: report for member, report in leading.desk.cursors.reports.items()}[node]
-    assert not found.failing
-    return found.reason
-
-
 def test_unknown_operation_is_acknowledged() -> None:
     """A node whose release does not know the action takes nothing of it to its disk, and stays out until upgraded."""
     cluster = started()
