@@ -1,4 +1,4 @@
-"""The schedules of calls that fail where they are initiated (P13): the ticket goes back, and what was done is undone."""
+"""The schedules of calls that fail where they are initiated (P13): the ticket goes back, what was done is undone."""
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ def test_told_before_it_is_applied_here() -> None:
     cluster.lose = lambda source, target, message: False
     cluster.run(lambda: "it" in cluster.said)
     assert cluster.said["it"] is None and list(users(node)) == ["u"]
+    assert relay._told == {} and relay.waiting == {}, "nothing of it is kept"
 
 
 def test_what_the_primary_has_answered_is_told_behind_the_end_of_the_attachment() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from broker_plugin.node.calls.shown import call_row
+from broker_plugin.node.calls.shown import call_row, node_row
 from ha.messages.calls import NodeCursor
 from txobserver.actions import SHIPPED
 from txobserver.calls import CallMark, CallRecord, KeptCall, KeptCalls
@@ -41,3 +41,22 @@ def test_who_was_let_off_a_call_is_not_told_to_have_run_it() -> None:
     assert result(KeptCalls(kept=[CALL], last=4, reset=behind), at(A, 4), at(B, 4)) == "done, or passed over: a, b"
     elsewhere = KeptCalls(kept=[CALL], last=4, skips={"b/1": [3]}, forwarded={"b/1": CallMark(3, Position(1, 10))})
     assert result(elsewhere, at(A, 4), at(B, 4)) == "done"
+
+
+def test_a_node_that_fails_is_not_shown_as_one_that_cannot_undo() -> None:
+    """Both have a reason: one may be skipped, the other not."""
+    calls = KeptCalls(kept=[CALL], last=4)
+    fails, undoes = (NodeCursor(B, True, CallMark(3, Position(1, 9)), failing, "no room") for failing in (4, 0))
+    shown = [
+        (row["failing"], row["undoing"], row["reason"]) for row in (node_row(calls, fails), node_row(calls, undoes))
+    ]
+    assert shown == [(4, False, "no room"), (None, True, "no room")]
+    assert not node_row(calls, at(B, 4))["undoing"]
+
+
+def test_a_call_waits_for_an_undoing_and_its_row_says_so() -> None:
+    calls = KeptCalls(kept=[CALL], last=4)
+    cursors = [NodeCursor(B, True, CallMark(3, Position(1, 9)), failing, "no room") for failing in (0, 4, 3)]
+    why = [call_row(calls, CALL, [each])["lagging"]["b"] for each in cursors]
+    assert why == ["it cannot undo a call that was not made: no room", "no room", "call 3 fails there: no room"]
+    assert call_row(calls, CALL, [at(B, 3)])["lagging"] == {"b": "it has not come to it yet"}

@@ -68,6 +68,7 @@ def test_one_that_fails_is_undone_by_what_was_in_force(node: CallsNode) -> None:
     wait_until(lambda: node.ask("status")["nodes"][0]["undoing"], 10, "what every node shows")
     found = node.ask("status")
     assert found["own"]["begun"] and found["own"]["undoing"] and "no room" in found["nodes"][0]["reason"]
+    assert "no room" in found["own"]["reason"]
     fixed = node.ask("fix", node="a")
     assert (fixed["skipped"], fixed["failing"], fixed["undoing"]) == ([], None, True) and "no room" in fixed["reason"]
     (node.directory / "fails").unlink()
