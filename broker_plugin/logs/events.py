@@ -68,11 +68,15 @@ class OperatorCalls(NamedTuple):
 
 
 class OperatorControls(NamedTuple):
-    """An operator lets ``member`` skip the call ``tnx_id``, moves it forward to that, or resets the calls."""
+    """An operator lets ``member`` skip the call ``tnx_id``, moves it forward to that, or resets the calls.
+
+    ``reason``: empty where that is done; else why it is not, or why that is not known.
+    """
 
     control: str
     member: str
     tnx_id: int
+    reason: str
 
 
 class ActionNotRun(NamedTuple):

@@ -128,10 +128,11 @@ def _calls(event: node.OperatorCalls) -> str:
 
 
 def _controls(event: node.OperatorControls) -> str:
-    if not event.member:
-        return "an operator resets the cluster calls"
-    what = "skip call" if event.control == "skip" else "go forward to call"
-    return f"an operator lets {event.member} {what} {event.tnx_id}"
+    what = f"{'skip call' if event.control == 'skip' else 'go forward to call'} {event.tnx_id}"
+    if event.reason:
+        wanted = f"{event.member} to {what}" if event.member else "to reset the cluster calls"
+        return f"an operator wanted {wanted}: {event.reason}"
+    return f"an operator lets {event.member} {what}" if event.member else "an operator resets the cluster calls"
 
 
 def _not_run(event: node.ActionNotRun) -> str:

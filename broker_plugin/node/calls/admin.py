@@ -168,13 +168,17 @@ class CallsAdmin:
         return {"operation": arguments["operation"], "node": node, "tnx_id": tnx_id}
 
     async def _ask_control(self, operation: str, node: str, tnx_id: int) -> str | None:
-        """None when it has passed the commit point, or why it is not made."""
+        """None when it has passed the commit point, or why it is not made. The log has it also if who asks has gone."""
         core = self._core
-        tell(log, logging.WARNING, OperatorControls(operation.removeprefix("call."), node, tnx_id))
 
         def ask(done: Callable[[str | None], None]) -> None:
+            def answered(refused: str | None) -> None:
+                level = logging.WARNING if refused is None else logging.INFO
+                tell(log, level, OperatorControls(operation.removeprefix("call."), node, tnx_id, refused or ""))
+                done(refused)
+
             asked = ControlAsk(core.generation, _new_id(), operation, node, tnx_id)
-            core.calls.control(asked, core.now + CONTROL_SECONDS, done)
+            core.calls.control(asked, core.now + CONTROL_SECONDS, answered)
 
         return await self._answer(ask)
 

@@ -101,7 +101,7 @@ class NodeSurroundings:
         self._in_force: dict[tuple[str, str], InForce] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._said = ""
-        self._complained: tuple[bytes, str] | None = None
+        self._complained: tuple[bytes, bool, str] | None = None
 
     def load(self) -> None:
         """Read what is in force, and do again what has gone with the node's former process. Raises StoreError."""
@@ -172,8 +172,9 @@ class NodeSurroundings:
             error = await self._failed_with(effect)
         finally:
             self.running = None
-        if error is not None and (effect.call_id, error) != self._complained:  # it is run again every second
-            self._complained = effect.call_id, error
+        complaint = None if error is None else (effect.call_id, effect.undo, error)
+        if error is not None and complaint != self._complained:  # it is run again every second
+            self._complained = complaint
             tell(log, logging.WARNING, ActionNotRun(effect.operation, effect.name, effect.tnx_id, effect.undo, error))
         self.answers.action_ran(effect, error)
 

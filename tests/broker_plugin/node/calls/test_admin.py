@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from broker_plugin.logs.prose import sentence
+from broker_plugin.node.calls import admin
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.status import status
 from python_tests.harness.waiting import wait_until
@@ -144,6 +146,37 @@ def test_skip_and_fast_forward_and_reset(node: CallsNode) -> None:
     over = ["done, or passed over: a"] * 4
     wait_until(lambda: [each["result"] for each in node.ask("list")] == over, 10, "the report")
     assert node.ask("inspect", call=1)["passed_over"] == ["a"]
+
+
+def test_the_log_says_which_controls_were_made(node: CallsNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was refused is not told as done."""
+    said: list[tuple[int, str]] = []
+    monkeypatch.setattr(admin, "tell", lambda log, level, event: said.append((level, sentence(event))))
+    failing(node, "1", "2")
+    for operation, of, tnx_id in (("skip", "a", 99), ("skip", "a", 1), ("fast-forward", "a", 77), ("reset", "", 0)):
+        node.ask("control", operation=operation, node=of, tnx_id=tnx_id)
+    assert said == [
+        (logging.INFO, "an operator wanted a to skip call 99: no call 99 is remembered"),
+        (logging.WARNING, "an operator lets a skip call 1"),
+        (logging.INFO, "an operator wanted a to go forward to call 77: the last call is 2"),
+        (logging.WARNING, "an operator resets the cluster calls"),
+    ]
+
+
+def test_the_log_has_a_control_whose_asker_has_gone(node: CallsNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(admin, "tell", lambda log, level, event: said.append(sentence(event)))
+    failing(node, "1")
+    control = node.handlers()["calls.control"]
+
+    async def asked_and_gone() -> None:
+        asking = asyncio.ensure_future(control({"operation": "skip", "node": "a", "tnx_id": 1}))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    asyncio.run_coroutine_threadsafe(asked_and_gone(), node.loop).result(10)
+    wait_until(lambda: said == ["an operator lets a skip call 1"], 10, "the log")
 
 
 def test_fix_skips_what_has_been_superseded_and_no_more(node: CallsNode) -> None:

@@ -217,11 +217,13 @@ def test_damaged_files_are_told_at_the_start(tmp_path: Path) -> None:
 
 
 def test_what_is_said_of_a_failure_is_said_once(node: CallsNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It fails once a second, for as long as it takes."""
+    """It fails once a second, for as long as it takes. That the undoing fails as well is said, too, also where it gives
+    the same reason: an operator has to mend it."""
     said: list[Any] = []
     monkeypatch.setattr(surroundings, "tell", lambda log, level, event: said.append(event))
     (node.directory / "fails").write_text("no room")
     assert node.make("hook", name="h", arg=["1"], timeout=0.2)["result"] in ("unknown", "not made")
     wait_until(lambda: len(node.ran) >= 3, 10, "undoings that fail")
     failed = [event for event in said if isinstance(event, ActionNotRun)]
-    assert len(failed) == 1 and "no room" in failed[0].reason
+    assert [event.undo for event in failed] == [False, True] and len({event.reason for event in failed}) == 1
+    assert "no room" in failed[0].reason
