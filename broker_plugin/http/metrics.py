@@ -55,7 +55,12 @@ OF_NODE = (
     Named("txha_synced_bytes", "counter", "synced_bytes", "Bytes of frames in them"),
     Named("txha_writer_queue_frames", "gauge", "writer_queue", "Frames that wait for the log's writer"),
     Named("txha_calls_behind", "gauge", "calls_behind", "Cluster calls that this node has not run yet"),
-    Named("txha_call_fails", "gauge", "call_fails", "1 while a cluster call fails at this node"),
+    Named(
+        "txha_call_fails",
+        "gauge",
+        "call_fails",
+        "1 while a cluster call fails at this node, cannot be undone, or has set what is not so here",
+    ),
     Named("txha_transactions_open", "gauge", "transactions_open", "Transactions and branches that are not prepared"),
     Named("txha_transactions_prepared", "gauge", "transactions_prepared", "Those that are, and have not ended"),
     Named("txha_branches_in_doubt", "gauge", "branches_in_doubt", "Branches that are prepared and not decided"),

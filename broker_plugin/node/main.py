@@ -238,7 +238,8 @@ class NodeProcess:
         self.calls.answer_to(self.parts)
         self.core, self.shell, self.records, self.links = self.parts
         self._started.callback(self.shell.stop)
-        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, self.clients, self._readiness)
+        amiss = self.calls.surroundings.amiss
+        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, self.clients, self._readiness, amiss)
         self.shell.on_turn = self._after_turn
         await self._listen(room, fit)
         self._started.push_async_callback(self._leave)

@@ -10,7 +10,7 @@ import asyncio
 import os
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from broker_plugin.admin.server import CommandRefused, Handler
@@ -91,7 +91,7 @@ class TailHistory:
 
 
 class NodeMetrics:
-    """``look`` is called at the end of each turn."""
+    """``look`` is called at the end of each turn. ``amiss``: what calls have set and is not so at this node."""
 
     def __init__(
         self,
@@ -101,6 +101,7 @@ class NodeMetrics:
         store: CountedStore,
         clients: CountedClients,
         readiness: Readiness,
+        amiss: Callable[[], dict[str, str]],
     ) -> None:
         self._guard = guard
         self._core = core
@@ -108,6 +109,7 @@ class NodeMetrics:
         self._store = store
         self._clients = clients
         self._readiness = readiness
+        self._amiss = amiss
         self._tails = TailHistory()
         self._walks: OrderedDict[int, Sequence[Queue]] = OrderedDict()
         self._last_walk = 0
@@ -173,7 +175,7 @@ class NodeMetrics:
             "synced_bytes": self._store.synced_bytes,
             "writer_queue": self._store.waiting,
             "calls_behind": standing["behind"],
-            "call_fails": int(standing["failing"] is not None),
+            "call_fails": int(standing["failing"] is not None or standing["undoing"] or bool(self._amiss())),
         }
 
     def _work(self) -> dict[str, Any]:

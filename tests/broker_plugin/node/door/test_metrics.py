@@ -73,13 +73,14 @@ class Node:
                 applied=Position(4, 95), tail=Position(4, 100), buffers=buffers, contents=contents
             ),
             feed=SimpleNamespace(commit=96), waits_for_operator=None,
-            calls=SimpleNamespace(runner=runner, hands=hands),
+            calls=SimpleNamespace(runner=runner, hands=hands, initiator=SimpleNamespace(not_undone="")),
         )  # fmt: skip
         shell: Any = SimpleNamespace(turns=8, look_at_clock=lambda: None)
         monitor = SimpleNamespace(long_turns=2, longest_seconds=0.5)
         store: Any = SimpleNamespace(syncs=5, synced_bytes=600, waiting=1)
         guard: Any = SimpleNamespace(monitor=monitor)
-        self.metrics = NodeMetrics(guard, self.core, shell, store, self, Readiness(3, 2))
+        self.amiss: dict[str, str] = {}
+        self.metrics = NodeMetrics(guard, self.core, shell, store, self, Readiness(3, 2), lambda: self.amiss)
 
     def queues(self) -> Any:
         return self.there
@@ -111,6 +112,27 @@ async def test_numbers_of_a_primary() -> None:
         "memory_high": 9, "disk_free": 3, "disk_least": 1, "connections": None,
     }  # fmt: skip
     assert found["values"] == expected
+
+
+async def test_a_call_fails_where_an_operator_must_mend_something() -> None:
+    """Also where one that has no number cannot be undone, and where what one has set is not so: the alert is on it."""
+    node = Node()
+    calls = node.core.calls
+
+    async def fails() -> int:
+        found = (await node.ask("metrics.node"))["values"]["call_fails"]
+        assert type(found) is int
+        return found
+
+    assert await fails() == 0
+    calls.runner.failing = SimpleNamespace(tnx_id=7)
+    assert await fails() == 1
+    calls.runner.failing, calls.initiator.not_undone = None, "no room"
+    assert await fails() == 1
+    calls.initiator.not_undone, node.amiss = "", {"listener x": "its port is taken"}
+    assert await fails() == 1
+    node.amiss = {}
+    assert await fails() == 0
 
 
 async def test_take_overs_are_counted_once_each_and_never_fall() -> None:
