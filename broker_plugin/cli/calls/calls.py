@@ -65,7 +65,8 @@ def list_(
 ) -> None:
     """List the calls that are kept: the history, and before it the last one of each operation and name.
 
-    With --by, list what a user has changed of users, with address, time, and what was there before and after.
+    With --by, list every change that a user has made, of users, permissions, virtual hosts, policies and the like, with
+    address, time, and what was there before and after.
     """
     from broker_plugin.cli.calls.tables import calls_table, changes_table
 
@@ -120,10 +121,10 @@ def call(
 ) -> None:
     """Make a call. It is run at the node that is asked, then recorded, then run by all others.
 
-    Exit status 0: enough nodes have run it. 1: it was not made, and no node holds anything of it, but for one that says
-    that it could not undo it yet. 3: it is recorded,
-    and nodes that are named have not run it; they try again. 4: not known; ask again with `txha calls inspect ID`.
-    2: the command itself cannot be.
+    Exit status 0: enough nodes have run it. 1: it was not made, as where the node refuses the operation, a name or a
+    value; no node holds anything of it, but for one that says that it could not undo it yet. 3: it is recorded, and
+    nodes that are named have not run it; they try again. 4: not known; ask again with `txha calls inspect ID`. 2: the
+    command cannot be read, or names no cluster or node.
     """
     if not 0 < timeout < math.inf:
         raise BadArgument("--timeout must be a finite number of seconds, and more than 0")
