@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.cli.layout import free_ports
 from python_tests.harness.cluster import LocalCluster, keeps_users
 from python_tests.harness.waiting import wait_until
 from recovery.reader.node_admin import AdminError, ask
@@ -152,3 +154,26 @@ def test_a_damaged_file_is_told_at_the_start(cluster: LocalCluster, tmp_path: Pa
     path.unlink()
     restarted(cluster, backup)
     assert states(tmp_path) == ["1"] * 3
+
+
+@pytest.mark.slice
+def test_the_metrics_tell_of_a_listener_that_cannot_be_opened_again(tmp_path: Path) -> None:
+    """Another program has its port since the node has ended: no call fails, and clients find no listener."""
+    (port,) = free_ports(1, set())
+    settings = ("listeners.x.host=127.0.0.1", f"listeners.x.port={port}", "timing.call_retry=0.2")
+    given = [word for each in settings for word in ("--set", each)]
+    with LocalCluster(tmp_path / "cluster", 1, *given) as running:
+        wait_until(running.all_ready, 20, "the node")
+        opened = {"name": ["x"], "open": ["true"]}
+        assert asked(running, "node-1", "call", operation="listener", arguments=opened)["result"] == "done"
+
+        def fails() -> int:
+            return int(ask(running.directory / "node-1", "metrics.node", {}, 30.0)["values"]["call_fails"])
+
+        assert fails() == 0
+        running.kill("node-1")
+        with socket.create_server(("127.0.0.1", port)):
+            running.start_node("node-1", settings=list(settings))
+            running.wait_state("node-1", "active")
+            wait_until(lambda: fails() == 1, 20, "the metric")
+        wait_until(lambda: fails() == 0, 20, "that it is open again")
