@@ -197,8 +197,10 @@ class AioClient(TxClient):
         except ChannelPreconditionFailed as error:
             self.why = str(error)
             return FAILED
-        except TimeoutError:
-            raise  # no answer on a connection that stands: LOST would take it for a lost one
+        except TimeoutError:  # among LOST, but on a connection that stands it would be a fault of the broker's
+            if self._connection.connected.is_set():
+                raise
+            return UNKNOWN  # a call that is made just as the connection is lost is not always told of it
         except LOST:
             return UNKNOWN
         return OK
