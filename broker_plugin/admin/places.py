@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-MAX_WAITING = 24
+MAX_WAITING = 40
 """Requests that may wait at a time, of the connections that may be there; one more is refused."""
-MAX_LASTING = 16
+MAX_LASTING = 36
 """Of these, those that wait for as long as their askers have said; one more is refused."""
 
 

@@ -22,7 +22,7 @@ from broker_plugin.logs.formats import tell
 from recovery.reader.node_admin import FILE, LONGEST_LINE, MAX_LINE, PROVE
 
 log = logging.getLogger("txha.admin")
-MAX_CONNECTIONS = 32
+MAX_CONNECTIONS = 48
 """At a time; beyond them the oldest of those that have not shown the token makes room."""
 SILENCE_SECONDS = 10.0
 """Within this time a request comes whole, and its answer is taken; else the connection ends."""

@@ -37,7 +37,7 @@ class NodeClient:
     again.
 
     Promise: while changes wait, others are read for and log in, and whatever waits, the node's health is told. So each
-    kind of question has places of its own among the 32 connections that the administration takes; commands need some.
+    kind of question has places of its own among the 48 connections that the administration takes; commands need some.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -108,7 +108,7 @@ async def test_a_change_whose_asker_has_gone_gives_its_place_back_and_comes_to_i
         (await node.begin("change")).close()
         await until(lambda: not node.server._here)
         assert node.server._places._taken.total() == begun, "it is counted as long as it runs"
-    assert "24 requests wait at this node already" in await node.refusal("change")
+    assert f"{MAX_WAITING} requests wait at this node already" in await node.refusal("change")
     assert await node.status() == "well"
     node.answering.set()
     await until(lambda: node.ended == MAX_WAITING)
@@ -129,10 +129,10 @@ async def test_those_who_wait_leave_places_for_what_is_answered_at_once(node: Wa
 async def test_calls_that_wait_leave_places_for_changes(node: Waiting) -> None:
     for _ in range(MAX_LASTING):
         await node.begin("call")
-    assert "16 requests of this kind wait at this node already" in await node.refusal("call")
+    assert f"{MAX_LASTING} requests of this kind wait at this node already" in await node.refusal("call")
     for _ in range(MAX_WAITING - MAX_LASTING):
         await node.begin("change")
-    assert "24 requests wait" in await node.refusal("change")
+    assert f"{MAX_WAITING} requests wait" in await node.refusal("change")
     assert await node.status() == "well"
 
 
