@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -73,9 +74,9 @@ def policies_set(
     An exchange that was declared with an alternate exchange keeps that one. Of several expiries of a queue (its own,
     that of a policy, that of an operator policy) the smallest holds.
     """
-    rule = {"kind": POLICY, "vhost": vhost, "name": name, "pattern": pattern, "priority": priority}
-    rule |= {"definition": _object(definition, f'"{ALTERNATE_EXCHANGE}": "NAME"'), "apply_to": apply_to}
-    changed(dir, config, "rules.set", rule, f"policy {name} holds in {vhost}", as_json)
+    said = {"pattern": pattern, "priority": priority, "apply_to": apply_to}
+    said["definition"] = _object(definition, f'"{ALTERNATE_EXCHANGE}": "NAME"')
+    _change((dir, config), "rules.set", (POLICY, vhost, name), "holds", said, as_json)
 
 
 @operators.command("set", context_settings=NEGATIVE_PRIORITY)
@@ -94,9 +95,9 @@ def operator_policies_set(
 
     Of several expiries of a queue (its own, that of a policy, that of an operator policy) the smallest holds.
     """
-    rule = {"kind": OPERATOR_POLICY, "vhost": vhost, "name": name, "pattern": pattern, "priority": priority}
-    rule |= {"definition": _object(definition, f'"{EXPIRES}": MILLISECONDS'), "apply_to": apply_to}
-    changed(dir, config, "rules.set", rule, f"operator policy {name} holds in {vhost}", as_json)
+    said = {"pattern": pattern, "priority": priority, "apply_to": apply_to}
+    said["definition"] = _object(definition, f'"{EXPIRES}": MILLISECONDS')
+    _change((dir, config), "rules.set", (OPERATOR_POLICY, vhost, name), "holds", said, as_json)
 
 
 @app.command("clear")
@@ -104,8 +105,7 @@ def policies_clear(
     name: Name, vhost: Vhost = DEFAULT_VHOST, dir: OptionalDir = None, config: Config = None, as_json: Json = False
 ) -> None:
     """Take a policy away."""
-    rule = {"kind": POLICY, "vhost": vhost, "name": name}
-    changed(dir, config, "rules.clear", rule, f"policy {name} holds no more in {vhost}", as_json)
+    _change((dir, config), "rules.clear", (POLICY, vhost, name), "holds no more", {}, as_json)
 
 
 @operators.command("clear")
@@ -113,8 +113,21 @@ def operator_policies_clear(
     name: Name, vhost: Vhost = DEFAULT_VHOST, dir: OptionalDir = None, config: Config = None, as_json: Json = False
 ) -> None:
     """Take an operator policy away."""
-    rule = {"kind": OPERATOR_POLICY, "vhost": vhost, "name": name}
-    changed(dir, config, "rules.clear", rule, f"operator policy {name} holds no more in {vhost}", as_json)
+    _change((dir, config), "rules.clear", (OPERATOR_POLICY, vhost, name), "holds no more", {}, as_json)
+
+
+def _change(
+    where: tuple[Path | None, Path | None],
+    command: str,
+    place: tuple[str, str, str],
+    what: str,
+    said: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """``where``: the directory and the file that name the node to ask; ``place``: kind, virtual host and name."""
+    kind, vhost, name = place
+    rule = {"kind": kind, "vhost": vhost, "name": name, **said}
+    changed(*where, command, rule, f"{kind.replace('_', ' ')} {name} {what} in {vhost}", as_json)
 
 
 def _list(rows: list[dict[str, Any]], as_json: bool) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from broker_plugin.embedded.errors import located, precondition, type_name
+from txobserver.policies import LONGEST_EXPIRY
 
 
 class QueueDeclare(NamedTuple):
@@ -19,10 +20,6 @@ class QueueDeclare(NamedTuple):
     exclusive: bool = False
     auto_delete: bool = False
     arguments: Mapping[str, Any] = {}
-
-
-MAX_EXPIRY = (1 << 32) - 1
-"""RabbitMQ's greatest time in milliseconds."""
 
 
 def _number(value: object) -> int:
@@ -38,7 +35,7 @@ def _not_negative(value: object, arguments: Mapping[str, Any]) -> None:
 
 def _expiry(value: object, arguments: Mapping[str, Any]) -> None:
     _not_negative(value, arguments)
-    if _number(value) > MAX_EXPIRY:
+    if _number(value) > LONGEST_EXPIRY:
         raise ValueError(f"{{value_too_large,{value}}}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +14,6 @@ from broker_plugin.guard import GuardedProtocol
 from broker_plugin.node.calls.listeners import ListenerAddress
 from python_tests.harness.waiting import wait_until
 from tests.broker_plugin.node.calls.one_node import CallsNode
-
-
-@pytest.fixture(autouse=True)
-def _level() -> Iterator[None]:
-    before = logging.getLogger().level
-    yield
-    logging.getLogger().setLevel(before)
 
 
 class Greets(GuardedProtocol):

@@ -20,13 +20,6 @@ from tests.broker_plugin.node.calls.one_node import CallsNode
 from txobserver.ports.store import StoreDamaged
 
 
-@pytest.fixture(autouse=True)
-def _level() -> Iterator[None]:
-    before = logging.getLogger().level
-    yield
-    logging.getLogger().setLevel(before)
-
-
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[CallsNode]:
     yield from running(CallsNode(tmp_path / "a"))
