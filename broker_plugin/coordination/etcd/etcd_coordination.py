@@ -46,8 +46,8 @@ class _Found(NamedTuple):
 class EtcdCoordination:
     """A coordination store in etcd. Calls block for ``seconds`` at most; use it from one thread.
 
-    ``create``: make the key at the first compare-and-set that expects no record; without, there is nothing to change
-    then. ``attempt_seconds``: in which one member has to answer.
+    ``create``: make the key at the first compare-and-set that expects no record, if all members belong to one etcd;
+    without, there is nothing to change then. ``attempt_seconds``: in which one member has to answer.
     """
 
     def __init__(
@@ -76,6 +76,8 @@ class EtcdCoordination:
     def compare_and_set(self, expected: int, record: Record) -> Record:
         """Store the record as the version after ``expected``. Raises CasConflict, CoordinationError."""
         until = self._until()
+        if self._create and expected == 0:
+            self._members.agree(until)
         found = self._last
         if found is None or not self._fits(found, self._record(found), expected, record):
             found = self._range(until)

@@ -65,7 +65,7 @@ _UNREACHED = ("failed to connect to all addresses", "DNS resolution failed")
 class NoAnswer(NamedTuple):
     """Why a member gave no answer, for people. ``made``: whether a change may have been made. ``lasting``: any other
     member would say the same. ``broken``: the connection is of no use any more. ``late``: the time was too short for an
-    answer. ``old_token``: another login is needed."""
+    answer. ``old_token``: another login is needed. ``foreign``: it is a member of another etcd."""
 
     why: str
     made: bool
@@ -73,6 +73,7 @@ class NoAnswer(NamedTuple):
     broken: bool = False
     late: bool = False
     old_token: bool = False
+    foreign: bool = False
 
 
 class _Unanswered(Exception):
@@ -125,6 +126,21 @@ class Members:
                         refusals.setdefault(member, refusal.why)
             self._given_up.wait(min(PAUSE_SECONDS, max(0.0, until - time.monotonic())))
         raise CoordinationError(self._silence(refusals))
+
+    def agree(self, until: float) -> None:
+        """Refuse an address that names members of two etcds. One that gives no answer in its time is not waited for.
+
+        Raises CoordinationError.
+        """
+        self.ask(wire.RANGE, _whose(self._place), until)
+        for member in self._place.members:
+            try:
+                self._connected(member, min(until, time.monotonic() + self._attempt_seconds))
+            except _Unanswered as error:
+                if error.refusal.foreign:
+                    raise CoordinationError(
+                        f"{member} {error.refusal.why} than {self._place.members[self._first]}: name the members of one"
+                    ) from error
 
     def stream(self, method: wire.Method, request: Any, until: float) -> Iterator[Any]:
         """What a member tells, until it ends; ``until``: by when a member has to be found. Raises CoordinationError."""
@@ -203,7 +219,7 @@ class Members:
             found = self._sent(member, channel, wire.RANGE, _whose(self._place), until).header.cluster_id
             if self.etcd not in (0, found):
                 self._disconnect(member)
-                raise _Unanswered(NoAnswer("belongs to another etcd", made=False))
+                raise _Unanswered(NoAnswer("belongs to another etcd", made=False, foreign=True))
             self.etcd = found
             self._met.add(member)
         return channel
