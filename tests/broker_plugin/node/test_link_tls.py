@@ -255,7 +255,7 @@ async def test_certificates_stand_in_for_the_secret_over_tls_only(
     await pair.start(ports)
     reader, writer = await asyncio.open_connection("127.0.0.1", ports[1])
     far = FarEnd(dialling(secret=CERTIFIED))
-    with pytest.raises(asyncio.IncompleteReadError):
+    with pytest.raises((asyncio.IncompleteReadError, ValueError)):
         await asyncio.wait_for(far.meet_there(reader, writer), 20)
     writer.close()
     assert far.session is None and not far.got
@@ -372,7 +372,9 @@ async def test_a_stranger_that_listens_where_a_node_should_is_not_believed(
     heard: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.read(1 << 16))
+        with contextlib.suppress(ConnectionError):
+            heard.append(await reader.read(1 << 16))
+        heard.append(b"")
         writer.close()
 
     await encrypted.links["b"].stop()
