@@ -1,0 +1,1 @@
+"""Encrypted connections: certificates, what they say, and when they are read anew."""
