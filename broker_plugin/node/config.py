@@ -25,6 +25,7 @@ from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
 from broker_plugin.coordination.etcd.place import PASSWORD as ETCD_PASSWORD
 from broker_plugin.embedded.memory_budget import MemoryMarks
 from broker_plugin.node.http_config import Http
+from broker_plugin.node.peer_tls import PeerTls, stands_in_for_the_secret
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, password_of, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
 from broker_plugin.node.timing import MOST_PATIENCE, MOST_SECONDS, SHORTEST, Section, Timing
@@ -90,6 +91,7 @@ class Address(Section):
     port: int = Field(ge=1, le=65535)
     secret: SecretStr | None = None
     read_secret: SecretStr | None = None
+    tls: PeerTls = False
 
 
 class PeerNode(Section):
@@ -328,9 +330,9 @@ def parse_config(
     except RecursionError:
         raise ConfigError(f"{path} is nested too deep") from None
     peer = values.get("peer")
-    if isinstance(peer, dict):
-        peer.setdefault("secret", MARK + SECRET_FILE)
     variables = _settings_in(os.environ if environment is None else environment)
+    if isinstance(peer, dict) and not stands_in_for_the_secret(values, variables, flags or {}):
+        peer.setdefault("secret", MARK + SECRET_FILE)
     found = sources(NodeConfig, values, variables, flags or {}, path.parent.absolute())
     try:
         return NodeConfig(_build_sources=(found, {}))

@@ -28,6 +28,9 @@ USERS = ("amqp", "users")
 LINK_SECRETS = ("peer", ("secret", "read_secret"))
 """The table with keys whose values are ``@FILE``, or stand in the environment."""
 
+SWITCHED = "peer.tls"
+"""The key that may be true or false"""
+
 Values = dict[str, Any]
 
 
@@ -150,13 +153,13 @@ def _check(model: type[BaseModel], path: list[str], dotted: str, source: str) ->
 
 
 def _check_values(value: Any, dotted: str = "") -> None:
-    """A NUL is in no name of a file or host, and no key is switched on or off: true would count as 1.
+    """A NUL is in no name of a file or host, and one key alone is switched on or off: true would count as 1.
 
     Raises ConfigError.
     """
     if isinstance(value, str) and "\0" in value:
         raise ConfigError(f"{dotted}: a text must not hold a NUL")
-    if isinstance(value, bool):
+    if isinstance(value, bool) and dotted != SWITCHED:
         raise ConfigError(f"{dotted} cannot be {str(value).lower()}: give it a number or a text")
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in parts:

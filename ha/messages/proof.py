@@ -62,7 +62,9 @@ class LinkSecrets:
         real = tuple(secret for secret in peer if secret != CERTIFIED)
         self._accepted = {PEER: tuple(peer), READER: (*reader, *(real or () if reader else peer))}
         self.shared = real
-        """Those that only nodes of the cluster know; none where certificates stand in for them"""
+        """Those that only nodes of the cluster know"""
+        self.by_certificate = CERTIFIED in peer
+        """Whether certificates stand in for them"""
 
     def accepted(self, purpose: int) -> tuple[bytes, ...]:
         """Those by which it can be proved; none for a purpose that is not known."""

@@ -38,9 +38,12 @@ def reader_secret(file: str | None, certified: bool = False) -> bytes:
             f"{READ_SECRET}"
         )
     try:
-        return read_link_secrets(given)[0]
+        found = read_link_secrets(given)
     except SecretFileError as error:
         raise ValueError(str(error)) from None
+    if not (usable := [secret for secret in found if secret != CERTIFIED or certified]):
+        raise ValueError("a reader without a certificate must prove that it knows a secret")
+    return usable[0]
 
 
 class NotReached(OSError):
