@@ -65,3 +65,12 @@ def common_name(certificate: Mapping[str, Any]) -> str | None:
     """The common name of a verified certificate's subject; None where it has none, or several."""
     found = [value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName"]
     return str(found[0]) if len(found) == 1 else None
+
+
+def node_shown(certificate: Mapping[str, Any] | None, cluster: str) -> str | None:
+    """Which node of this cluster a verified certificate is of; None for all others, malformed ones too."""
+    try:
+        found = name_of_peer(certificate or {})
+    except ValueError:
+        return None
+    return found.name if found is not None and (found.kind, found.cluster) == (NODE, cluster) else None
