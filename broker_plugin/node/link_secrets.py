@@ -41,13 +41,17 @@ def make_secret(peer: Address) -> Path | None:
 
 
 def introducer_of(secrets: LinkSecrets, node: str, cluster_id: str) -> Introducer:
-    """What tells the primary where clients come from; it proves itself by the same secret as on a link."""
-    return Introducer(node, introduction_key(secrets.own, cluster_id))
+    """What tells the primary where clients come from; it proves itself by the same secret as on a link.
+
+    Where there is none, since certificates stand in for it, by this node's certificate.
+    """
+    return Introducer(node, introduction_key(secrets.own, cluster_id) if secrets.own else None)
 
 
 def introductions_of(secrets: LinkSecrets, node: str, cluster_id: str) -> Introductions:
-    """Of other nodes to this one, which believes each secret by which they may link."""
-    return Introductions(node, [introduction_key(secret, cluster_id) for secret in secrets.accepted(PEER)])
+    """Of other nodes to this one, which believes each secret by which they may link; else a node's certificate."""
+    keys = [introduction_key(secret, cluster_id) for secret in secrets.accepted(PEER) if secret]
+    return Introductions(node, keys, certificates=not keys)
 
 
 def _given(peer: Address) -> SecretStr:

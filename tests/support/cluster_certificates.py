@@ -20,16 +20,14 @@ class ClusterAuthority:
         self._authority = issuing.make_authority(cluster, issuing.new_key(), 9, datetime.now(UTC))
         files.write_authority(directory / "ca", self._authority)
 
-    def holder(
-        self, kind: str, name: str, cluster: str | None = None, age: int = 0, hosts: tuple[str, ...] = ()
-    ) -> Path:
+    def holder(self, kind: str, name: str, cluster: str | None = None, age: int = 0) -> Path:
         """The directory with the three files of a node, a reader or a client; of one that was made days ago."""
         out = self.directory / f"{cluster or self.cluster}-{kind}-{name}-{age}"
         if not out.exists():
             key = issuing.new_key()
             whose = CertificateName(kind, cluster or self.cluster, name)
             then = datetime.now(UTC) - timedelta(days=age)
-            made = issuing.issue(self._authority, whose, (hosts or HOSTS) if kind == "node" else (), key, 2, then)
+            made = issuing.issue(self._authority, whose, HOSTS if kind == "node" else (), key, 2, then)
             files.write_holder(self.directory / "ca", out, made, key, self._authority)
         return out
 
