@@ -169,7 +169,7 @@ class Guard:
         return transport
 
     async def connect_with(
-        self, make: MakeSocket, factory: Callable[[], GuardedProtocol], host: str, port: int
+        self, make: MakeSocket, factory: Callable[[], GuardedProtocol], host: str, port: int, **options: Any
     ) -> asyncio.Transport:
         """The same with a socket that ``make`` makes, of the family, kind and protocol that it is given."""
         refused = OSError(f"{host} has no address")
@@ -183,7 +183,7 @@ class Guard:
                     raise
                 refused = error
                 continue
-            transport, _ = await self.loop.create_connection(self._making(factory), sock=made)
+            transport, _ = await self.loop.create_connection(self._making(factory), sock=made, **options)
             return transport
         raise refused
 

@@ -85,6 +85,8 @@ class AmqpProtocol(GuardedProtocol):
         name, address = (f"{peer[0]}:{peer[1]}", str(peer[0])) if peer else ("", UNKNOWN)
         if self._introduced is not None:
             name, address = self._introduced.peer, self._introduced.host
+        if self._reception is not None:
+            self._reception.carrier = server.arrivals.carrier(transport)
         if not server.admit(self, address):
             self._transport.abort()
             return

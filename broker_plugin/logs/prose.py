@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_plugin.logs import events as node
-from broker_plugin.logs import http_events
+from broker_plugin.logs import http_events, passing_events
 from broker_plugin.logs.events import Event
 from ha import log_events as core
 from txobserver.ends import END_OF_GENERATIONS
@@ -211,6 +211,10 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.DiskUnread: lambda e: f"how much is free on the disk of {e.directory} cannot be read: {e.reason}",
     node.StrangersClosed: lambda e: (
         f"connections that have not logged in are closed, {e.closed} so far, now one from {e.address}: {e.reason}"
+    ),
+    passing_events.PassingRefused: lambda e: (
+        f"a client from {e.address} is not passed on{f' to {e.primary}' if e.primary else ''}: {e.reason}"
+        f"{_unsaid(e.unsaid)}"
     ),
     node.FilesShort: lambda e: (
         f"{e.clients} clients fit in the limit of {e.limit} open files, and amqp.max_connections is "

@@ -23,13 +23,17 @@ INTRODUCTIONS = "introductions"
 """A feature of a node's door for clients, which the core does not know: other nodes may say there where a client comes
 from that they pass on."""
 
+INTRODUCTIONS_TLS = "introductions_tls"
+"""The same over TLS: what they say there, how each client has come, is understood. ``Hello`` says where."""
+
 
 class Hello(msgspec.Struct, array_like=True, tag=0):
     """First message of every connection, both ways: who this is, and where its clients connect.
 
     ``version`` is the newest that it speaks and ``oldest`` the oldest; 0, from 0.1.0, says that ``version`` is the only
     one. No version in common is refused with a sentence, another cluster as well, and so is a cluster of the same name
-    that was founded apart (``cluster_id``, see ``ha.membership.record.Record``).
+    that was founded apart (``cluster_id``, see ``ha.membership.record.Record``). ``amqps_port`` is 0 where no client is
+    served by TLS.
     """
 
     version: int
@@ -40,6 +44,8 @@ class Hello(msgspec.Struct, array_like=True, tag=0):
     cluster_id: str = ""
     oldest: int = 0
     features: list[str] = []
+    amqps_host: str = ""
+    amqps_port: int = 0
 
 
 class Agreed(NamedTuple):
