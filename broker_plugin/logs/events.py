@@ -14,6 +14,7 @@ from broker_plugin.logs.http_events import (
     HttpDoorShut,
     HttpDoorUnstarted,
 )
+from broker_plugin.logs.tls_events import TlsRefused
 from ha.log_events import LogEvent
 
 
@@ -362,6 +363,7 @@ NodeEvent = (
     | MemoryEnough
     | MemoryShort
     | StrangersClosed
+    | TlsRefused
     | LoginsRefused
     | UnsupportedAccepted
     | PeerRefused
