@@ -29,6 +29,7 @@ from broker_plugin.node.peer_tls import PeerTls, stands_in_for_the_secret
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, password_of, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
 from broker_plugin.node.timing import MOST_PATIENCE, MOST_SECONDS, SHORTEST, Section, Timing
+from broker_plugin.node.tls_config import Tls
 from ha.membership.record import CoordinationError, RecordStore, Served
 from ha.membership.watchdog import Renewals
 from ha.settings import Settings
@@ -208,6 +209,7 @@ class NodeConfig(BaseSettings):
     dtx: Dtx = Dtx()
     host: HostBroker | None = None
     http: Http | None = None
+    tls: Tls | None = None
     min_ready: int = Field(default_factory=_majority, ge=1, description="a majority from three nodes on, else `1`")
     outcomes_kept: int = Field(100_000, ge=1)
     outcome_seconds: float = Field(86_400.0, gt=0, le=MOST_SECONDS)

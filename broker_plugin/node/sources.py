@@ -27,6 +27,8 @@ USERS = ("amqp", "users")
 """The table whose values may be ``@FILE``."""
 LINK_SECRETS = ("peer", ("secret", "read_secret"))
 """The table with keys whose values are ``@FILE``, or stand in the environment."""
+TLS_FILES = ("tls", ("certificate", "key", "authority"))
+"""The table with keys whose values are files, relative to where they are named."""
 
 SWITCHED = "peer.tls"
 """The key that may be true or false"""
@@ -189,14 +191,22 @@ def _tables(options: Mapping[str, str]) -> Values:
 
 
 def _absolute(values: Values, directory: Path) -> Values:
-    """The same, with the whole path in each ``@FILE``: where it is relative to differs between the sources."""
+    """The same, with the whole path in each ``@FILE`` and of each file of TLS: where these are relative to differs
+    between the sources."""
     table, key = USERS
     if isinstance(_in(values, table, key), dict):
         whole = {user: absolute_file(secret, directory) for user, secret in values[table][key].items()}
         values = {**values, table: {**values[table], key: whole}}
     table, keys = LINK_SECRETS
     named = {key: absolute_file(values[table][key], directory) for key in keys if _in(values, table, key)}
-    return {**values, table: {**values[table], **named}} if named else values
+    values = {**values, table: {**values[table], **named}} if named else values
+    return _absolute_files(values, directory)
+
+
+def _absolute_files(values: Values, directory: Path) -> Values:
+    table, keys = TLS_FILES
+    files = {key: str(directory / found) for key in keys if isinstance(found := _in(values, table, key), str) and found}
+    return {**values, table: {**values[table], **files}} if files else values
 
 
 def _without_secrets(values: Values) -> Values:
