@@ -36,8 +36,8 @@ from broker_plugin.node.door.admin import DoorAdmin
 from broker_plugin.node.door.metrics import NodeMetrics
 from broker_plugin.node.door.process import DoorProcess
 from broker_plugin.node.doors import Doors
-from broker_plugin.node.link_secrets import link_secrets
-from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
+from broker_plugin.node.link_identity import link_credentials
+from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.ports import check_ports
@@ -45,6 +45,7 @@ from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.rule_admin import RuleAdmin
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import queue_names, status, transactions
+from broker_plugin.node.tls_config import contexts_of
 from broker_plugin.node.upkeep import clients_that_fit
 from broker_plugin.node.user_admin import UserAdmin
 from broker_plugin.node.users import read_users
@@ -90,7 +91,8 @@ class NodeProcess:
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
         self._users = read_users(config.amqp)
-        self._credentials = LinkCredentials(link_secrets(config))
+        self.tls = contexts_of(config.tls)
+        self._credentials = link_credentials(config, self.tls)
         self._ended: asyncio.Event = asyncio.Event()
         self._started = contextlib.AsyncExitStack()  # what closes each part that has been started; the last one first
         self._failure: str | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from broker_plugin.node.sources import Named
+from broker_plugin.node.sources import ConfigError, Named
 from broker_plugin.node.timing import Section
-from broker_plugin.tls.files import TlsFiles
+from broker_plugin.tls.contexts import Contexts
+from broker_plugin.tls.files import TlsError, TlsFiles
 
 
 class Tls(Section):
@@ -19,3 +20,11 @@ class Tls(Section):
     def files(self) -> TlsFiles:
         """The three of them."""
         return TlsFiles(self.certificate, self.key, self.authority)
+
+
+def contexts_of(tls: Tls | None) -> Contexts | None:
+    """The certificates in force from now on; None where there are none. Raises ConfigError."""
+    try:
+        return None if tls is None else Contexts(tls.files)
+    except TlsError as error:
+        raise ConfigError(f"tls: {error}") from None
