@@ -15,7 +15,7 @@ from broker_plugin.logs.http_events import (
     HttpDoorUnstarted,
 )
 from broker_plugin.logs.passing_events import PassingRefused
-from broker_plugin.logs.tls_events import TlsRefused
+from broker_plugin.logs.tls_events import CertificateExpires, TlsRefused
 from ha.log_events import LogEvent
 
 
@@ -366,6 +366,7 @@ NodeEvent = (
     | StrangersClosed
     | PassingRefused
     | TlsRefused
+    | CertificateExpires
     | LoginsRefused
     | UnsupportedAccepted
     | PeerRefused

@@ -223,6 +223,10 @@ _SENTENCES: dict[type, Callable[..., str]] = {
         f"{_unsaid(e.unsaid)}"
     ),
     tls_events.TlsRefused: _tls_refused,
+    tls_events.CertificateExpires: lambda e: (
+        f"{e.file} is valid until {e.at}, {e.days} days from now: renew it and load it anew; connections that stand go "
+        "on then, and none is made with it any more"
+    ),
     node.FilesShort: lambda e: (
         f"{e.clients} clients fit in the limit of {e.limit} open files, and amqp.max_connections is "
         f"{e.max_connections}: allow {e.needed} open files (ulimit -n, LimitNOFILE), or fewer connections"

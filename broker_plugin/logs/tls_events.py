@@ -15,3 +15,11 @@ class TlsRefused(NamedTuple):
     address: str
     reason: str
     unsaid: int = 0
+
+
+class CertificateExpires(NamedTuple):
+    """What stands in ``file``, the node's certificate or its authorities, is valid until ``at``, ``days`` from now."""
+
+    file: str
+    at: str
+    days: int

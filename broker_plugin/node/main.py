@@ -25,6 +25,7 @@ from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.calls.part import CallsPart
+from broker_plugin.node.certificate_watch import watch_certificate
 from broker_plugin.node.client_settings import amqp_settings, features_for_clients
 from broker_plugin.node.clients import ClientService, clients_of
 from broker_plugin.node.cluster_users import check_own_users
@@ -245,6 +246,7 @@ class NodeProcess:
         self.shell.on_turn = self._after_turn
         await self._listen(room, fit)
         self._started.push_async_callback(self._leave)
+        self._started.callback(watch_certificate(self.guard, self.tls))
         collector = Collector(self.guard)
         self._started.callback(collector.stop)
         collector.start()

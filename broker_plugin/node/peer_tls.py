@@ -18,7 +18,14 @@ def _mode(given: object) -> object:
     return _WORDS.get(given.lower(), given) if isinstance(given, str) else given
 
 
-PeerTls = Annotated[Literal[False, "accept", True], BeforeValidator(_mode)]
+def _checked(given: object) -> object:
+    mode = _mode(given)
+    if not isinstance(mode, bool) and mode != "accept":
+        raise ValueError('must be true, false or "accept"')
+    return mode
+
+
+PeerTls = Annotated[Literal[False, "accept", True], BeforeValidator(_checked)]
 """False: links are in clear; True: over TLS, all of them; ``accept``: in clear, and over TLS where the peer wants it"""
 
 
