@@ -14,7 +14,7 @@ from broker_plugin.logs.http_events import (
     HttpDoorShut,
     HttpDoorUnstarted,
 )
-from broker_plugin.logs.tls_events import TlsRefused
+from broker_plugin.logs.tls_events import CertificateInForce, CertificateUnread, TlsRefused
 from ha.log_events import LogEvent
 
 
@@ -363,6 +363,8 @@ NodeEvent = (
     | MemoryEnough
     | MemoryShort
     | StrangersClosed
+    | CertificateInForce
+    | CertificateUnread
     | TlsRefused
     | LoginsRefused
     | UnsupportedAccepted

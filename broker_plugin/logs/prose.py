@@ -218,6 +218,11 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.StrangersClosed: lambda e: (
         f"connections that have not logged in are closed, {e.closed} so far, now one from {e.address}: {e.reason}"
     ),
+    tls_events.CertificateInForce: lambda e: (
+        f"the {'former certificate is in force again' if e.undone else 'certificate that was read is in force'}, and "
+        f"expires at {e.not_after}"
+    ),
+    tls_events.CertificateUnread: lambda e: f"the HTTP door cannot use a certificate: {e.reason}",
     tls_events.TlsRefused: _tls_refused,
     node.FilesShort: lambda e: (
         f"{e.clients} clients fit in the limit of {e.limit} open files, and amqp.max_connections is "

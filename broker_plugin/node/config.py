@@ -219,7 +219,7 @@ class NodeConfig(BaseSettings):
     @model_validator(mode="after")
     def _tls_is_whole(self) -> NodeConfig:
         secured = [f"listeners.{name}.tls" for name, each in self.listeners.items() if each.tls]
-        check_tls(self.tls, self.amqp, secured, [])
+        check_tls(self.tls, self.amqp, secured, [] if self.http is None else self.http.secured)
         return self
 
     @model_validator(mode="after")

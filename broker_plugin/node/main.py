@@ -201,7 +201,7 @@ class NodeProcess:
         records = RecordThread(self._coordination, self.guard)
         self._started.callback(records.stop)
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
-        self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member)
+        self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member, self.tls)
         await self._unless_the_disk_hangs(self.calls.load)
         self._started.callback(self.calls.stop)
         if self.clients.keeps_users:
@@ -240,7 +240,8 @@ class NodeProcess:
         self.core, self.shell, self.records, self.links = self.parts
         self._started.callback(self.shell.stop)
         amiss = self.calls.surroundings.amiss
-        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, self.clients, self._readiness, amiss)
+        of_clients = (self.clients, self._readiness, amiss, self.calls.certificates.expires)
+        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, *of_clients)
         self.shell.on_turn = self._after_turn
         await self._listen(room, fit)
         self._started.push_async_callback(self._leave)
@@ -291,6 +292,7 @@ class NodeProcess:
         await admin.start()
         if config.http is not None:
             self.operators = DoorProcess(self.guard, config)
+            self.calls.certificates.on_change = self.operators.certificates_changed
             self._started.callback(self.operators.stop)
             self.operators.start()
 
@@ -321,7 +323,8 @@ class NodeProcess:
         self.shell.look_at_clock()
         said = status(self.core, self.store.member, self._readiness, self.records.complaint)
         door_error = None if self.operators is None else self.operators.complaint
-        return {**said, "door_error": door_error, **self.clients.shown()}
+        certificate = self.calls.certificates.shown()
+        return {**said, "door_error": door_error, "certificate": certificate, **self.clients.shown()}
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()
