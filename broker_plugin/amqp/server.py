@@ -27,6 +27,7 @@ from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.embedded.unsupported import Unsupported
 from broker_plugin.guard import Guard, GuardedProtocol
+from broker_plugin.tls.peer_certificate import certificate_of
 
 __all__ = ["AmqpServer", "AmqpSettings", "embedded_broker", "unique_name"]
 
@@ -94,6 +95,8 @@ class AmqpProtocol(GuardedProtocol):
         self.connection = Connection(
             server.broker, server.settings, self, name, server.history(), address, server.logins
         )
+        if self._introduced is None:
+            self.connection.certified = server.certified(transport)
         self.connection.block(server.blocked)
 
     def data_received(self, data: bytes) -> None:
@@ -117,6 +120,7 @@ class AmqpProtocol(GuardedProtocol):
             self._transport.write(taken.answer)
         if taken.introduced is not None:
             connection.peer, connection.address = taken.introduced.peer, taken.introduced.host
+            connection.certified = None  # the certificate is that of the node
         if reception.over:
             self._reception = None
         return taken.rest
@@ -374,6 +378,11 @@ class AmqpServer:
         self._protocols.add(protocol)
         self.opened += 1
         return True
+
+    def certified(self, transport: asyncio.BaseTransport) -> str | None:
+        """Whom the verified certificate of this client stands for; None where it has given none, or none for a user."""
+        found = certificate_of(transport)
+        return None if found is None else found.user(self.settings.certificate_login_from)
 
     def discharge(self, protocol: AmqpProtocol) -> None:
         """A client has gone."""

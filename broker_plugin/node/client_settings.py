@@ -53,4 +53,5 @@ def amqp_settings(config: NodeConfig, cluster_id: str, users: dict[str, str], fi
         max_unauthenticated=min(amqp.max_unauthenticated, without_login),
         max_unauthenticated_per_address=min(amqp.max_unauthenticated_per_address, max(1, without_login // 2)),
         handshake_timeout=amqp.login_seconds,
+        certificate_login_from=amqp.certificate_login_from,
     )

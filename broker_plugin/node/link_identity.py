@@ -5,6 +5,8 @@ So a certificate that no other node would believe is found where it was given, a
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.link_secrets import link_secrets
 from broker_plugin.node.link_tls import LinkTls
@@ -24,6 +26,7 @@ def link_credentials(config: NodeConfig, contexts: Contexts | None) -> LinkCrede
         check_own(config, contexts.in_force)
     except TlsError as error:
         raise ConfigError(str(error)) from None
+    contexts.check = partial(check_own, config)
     return LinkCredentials(secrets, tls=LinkTls(contexts, config.cluster, config.peer.tls is True))
 
 

@@ -19,8 +19,6 @@ MISSING = (
 
 def link_secrets(config: NodeConfig) -> LinkSecrets:
     """Of this node, now. Raises ConfigError, which tells nothing of them."""
-    if config.peer.tls is not False and config.tls is None:
-        raise ConfigError("peer.tls needs a certificate: give the table [tls], with certificate, key and authority")
     path = _file(config.peer)
     if path is not None and not path.exists():
         raise ConfigError(

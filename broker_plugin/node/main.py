@@ -37,6 +37,7 @@ from broker_plugin.node.door.admin import DoorAdmin
 from broker_plugin.node.door.metrics import NodeMetrics
 from broker_plugin.node.door.process import DoorProcess
 from broker_plugin.node.doors import Doors
+from broker_plugin.node.entrances import Entrances
 from broker_plugin.node.link_identity import link_credentials
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
@@ -65,8 +66,6 @@ from txobserver.ports.store import StoreBusy, StoreError
 log = logging.getLogger("txha.node")
 T = TypeVar("T")
 SWITCH_INTERVAL = 0.0005
-CLIENTS_WAITING = 1024
-"""Connections that the operating system keeps until the node accepts them."""
 FIRST_SESSION_BITS = 61
 """A process numbers its attachments from a random number on: messages of a former one's are never taken for its own."""
 
@@ -203,7 +202,7 @@ class NodeProcess:
         records = RecordThread(self._coordination, self.guard)
         self._started.callback(records.stop)
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
-        self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member)
+        self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member, self.tls)
         await self._unless_the_disk_hangs(self.calls.load)
         self._started.callback(self.calls.stop)
         if self.clients.keeps_users:
@@ -214,7 +213,7 @@ class NodeProcess:
         fit = clients_that_fit(config, limit, room)
         amqp = config.amqp
         others = features_for_clients(config)
-        hello = greeting(config.cluster, config.name, amqp.host, amqp.port, self._cluster_id, others)
+        hello = greeting(config.cluster, config.name, *amqp.reached, self._cluster_id, others)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
             self.guard, config.dir, config.cluster, lambda: self.core.feed, lambda: queue_names(self.core)
@@ -242,7 +241,8 @@ class NodeProcess:
         self.core, self.shell, self.records, self.links = self.parts
         self._started.callback(self.shell.stop)
         amiss = self.calls.surroundings.amiss
-        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, self.clients, self._readiness, amiss)
+        of_clients = (self.clients, self._readiness, amiss, self.calls.certificates.expires)
+        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, *of_clients)
         self.shell.on_turn = self._after_turn
         await self._listen(room, fit)
         self._started.push_async_callback(self._leave)
@@ -262,11 +262,11 @@ class NodeProcess:
         self.doors = Doors(self.guard, self.parts, self.clients, room.clients, self._credentials.secrets, refuse, amqp)
         self._closed_by(self.links.stop)
         await self.links.start(config.peer.host, config.peer.port)
-        server = await self.guard.create_server(
-            self.doors.open, config.amqp.host, config.amqp.port, backlog=CLIENTS_WAITING
-        )
-        self._started.callback(server.close)
-        calls = self.calls.open(self.parts, self.doors)
+        arrivals = self.clients.arrivals
+        entrances = Entrances(self.guard, config.amqp, self.tls, arrivals, room.clients, self.doors.open)
+        self._started.callback(entrances.close)
+        await entrances.listen()
+        calls = self.calls.open(self.parts, entrances)
         self._started.callback(self.calls.listeners.stop)
         logins = self.clients.logins if self.clients.keeps_users else None
         changes = AuditedChanges(self.core, self.shell.report, logins)
@@ -294,6 +294,7 @@ class NodeProcess:
         await admin.start()
         if config.http is not None:
             self.operators = DoorProcess(self.guard, config)
+            self.calls.certificates.on_change = self.operators.certificates_changed
             self._started.callback(self.operators.stop)
             self.operators.start()
 
@@ -324,7 +325,8 @@ class NodeProcess:
         self.shell.look_at_clock()
         said = status(self.core, self.store.member, self._readiness, self.records.complaint)
         door_error = None if self.operators is None else self.operators.complaint
-        return {**said, "door_error": door_error, **self.clients.shown()}
+        certificate = self.calls.certificates.shown()
+        return {**said, "door_error": door_error, "certificate": certificate, **self.clients.shown()}
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
@@ -30,9 +31,6 @@ LINK_SECRETS = ("peer", ("secret", "read_secret"))
 TLS_FILES = ("tls", ("certificate", "key", "authority"))
 """The table with keys whose values are files, relative to where they are named."""
 
-SWITCHED = "peer.tls"
-"""The key that may be true or false"""
-
 Values = dict[str, Any]
 
 
@@ -51,7 +49,7 @@ def sources(
 
     ``options`` have dotted names. A file that is named in the file (``@FILE``) is looked for in ``directory``.
     """
-    _check_values(file)
+    _check_values(model, file)
     for dotted in options:
         _check(model, dotted.split("."), dotted, "")
     for variable, value in environment.items():
@@ -60,7 +58,7 @@ def sources(
         _check_json(variable, value, kind)
     variables = EnvSettingsSource(model, env_prefix=ENVIRONMENT, env_nested_delimiter=LEVELS)
     variables.env_vars = {name.lower(): value for name, value in environment.items()}
-    _check_values(variables())
+    _check_values(model, variables())
     return (
         InitSettingsSource(model, _absolute(_without_secrets(_tables(options)), Path.cwd())),
         InitSettingsSource(model, _absolute(variables(), Path.cwd())),
@@ -154,18 +152,26 @@ def _check(model: type[BaseModel], path: list[str], dotted: str, source: str) ->
     return kind
 
 
-def _check_values(value: Any, dotted: str = "") -> None:
-    """A NUL is in no name of a file or host, and one key alone is switched on or off: true would count as 1.
+def _check_values(model: type[BaseModel], value: Any, dotted: str = "") -> None:
+    """A NUL is in no name of a file or host, and few keys are switched on or off: elsewhere true would count as 1.
 
     Raises ConfigError.
     """
     if isinstance(value, str) and "\0" in value:
         raise ConfigError(f"{dotted}: a text must not hold a NUL")
-    if isinstance(value, bool) and dotted != SWITCHED:
+    if isinstance(value, bool) and not _is_switch(model, dotted):
         raise ConfigError(f"{dotted} cannot be {str(value).lower()}: give it a number or a text")
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in parts:
-        _check_values(part, f"{dotted}.{key}" if dotted else str(key))
+        _check_values(model, part, f"{dotted}.{key}" if dotted else str(key))
+
+
+def _is_switch(model: type[BaseModel], dotted: str) -> bool:
+    """Whether this key is true or false."""
+    with suppress(ConfigError):
+        kind = _check(model, dotted.split("."), dotted, "")
+        return kind is bool or any(isinstance(each, bool) for each in get_args(kind))
+    return False
 
 
 def _check_json(variable: str, value: str, kind: Any) -> None:

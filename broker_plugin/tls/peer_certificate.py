@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+LoginFrom = Literal["common_name", "distinguished_name", "dns", "email", "uri"]
+"""What of a client's certificate is its user's name; the last three are those of the alternative names."""
 Extension = TypeVar("Extension", bound=x509.ExtensionType)
 
 
@@ -26,6 +28,15 @@ class PeerCertificate(NamedTuple):
     serves: bool
     asks: bool
     not_after: float
+
+    def user(self, source: LoginFrom) -> str | None:
+        """The name of the user that it stands for; None where it has no such name, or several common names."""
+        if source == "common_name":
+            return self.common_name or None
+        if source == "distinguished_name":
+            return self.distinguished_name or None
+        names = {"dns": self.dns_names, "email": self.email_names, "uri": self.uris}[source]
+        return names[0] if names and names[0] else None
 
 
 def certificate_of(transport: asyncio.BaseTransport) -> PeerCertificate | None:

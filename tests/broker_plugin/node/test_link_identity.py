@@ -16,7 +16,7 @@ from broker_plugin.node.config import ConfigError, NodeConfig, parse_config
 from broker_plugin.node.link_identity import link_credentials
 from broker_plugin.node.tls_config import contexts_of
 from broker_plugin.tls.contexts import Contexts
-from broker_plugin.tls.files import TlsFiles
+from broker_plugin.tls.files import TlsError, TlsFiles
 from ha.messages.proof import CERTIFIED, PEER, READER
 from recovery.certificate_names import CLIENT, CertificateName
 from tests.support.guards import strict_guard
@@ -82,6 +82,26 @@ def test_one_of_another_authority_is_refused_too(tmp_path: Path, authority: Auth
         link_credentials(given, contexts_of(given.tls))
 
 
+def test_one_that_is_loaded_later_is_refused_as_well_and_the_former_stays(
+    tmp_path: Path, authority: Authority
+) -> None:
+    files, another = authority.node("a"), authority.node("b")
+    given = config(tmp_path, files, "tls = true")
+    contexts = contexts_of(given.tls)
+    assert contexts is not None and (tls := link_credentials(given, contexts).tls) is not None
+    before = tls.contexts.accepting()
+    for wrong, right in zip(another[:2], files[:2], strict=True):
+        right.write_bytes(wrong.read_bytes())
+    with pytest.raises(TlsError, match="says txha://cluster/node/b, and with peer.tls it must say"):
+        contexts.reload()
+    assert tls.contexts.accepting() is before
+    again = authority.node("a")
+    for wrong, right in zip(again[:2], files[:2], strict=True):
+        right.write_bytes(wrong.read_bytes())
+    contexts.reload()
+    assert tls.contexts.accepting() is not before
+
+
 def test_certificates_alone_are_enough_and_no_secret_is_looked_for(tmp_path: Path, authority: Authority) -> None:
     given = config(tmp_path, authority.node("a"), "tls = true")
     credentials = link_credentials(given, contexts_of(given.tls))
@@ -144,8 +164,8 @@ def test_another_mode_is_refused(tmp_path: Path, authority: Authority, value: st
 
 def test_tls_without_certificates_is_refused(tmp_path: Path) -> None:
     text = TOML.partition("[tls]")[0].format(peer="tls = true")
-    with pytest.raises(ConfigError, match="peer.tls needs"):
-        link_credentials(parse_config(text, tmp_path / "node.toml", environment={}), None)
+    with pytest.raises(ConfigError, match="peer.tls needs the table tls, with certificate, key and authority"):
+        parse_config(text, tmp_path / "node.toml", environment={})
 
 
 class Log:
