@@ -162,10 +162,10 @@ class Guard:
         return await self.loop.create_unix_server(self._making(factory), path)
 
     async def create_connection(
-        self, factory: Callable[[], GuardedProtocol], host: str, port: int
+        self, factory: Callable[[], GuardedProtocol], host: str, port: int, **options: Any
     ) -> asyncio.Transport:
         """Connect. Raises OSError."""
-        transport, _ = await self.loop.create_connection(self._making(factory), host, port)
+        transport, _ = await self.loop.create_connection(self._making(factory), host, port, **options)
         return transport
 
     async def connect_with(

@@ -15,6 +15,7 @@ from broker_plugin.logs.http_events import (
     HttpDoorUnstarted,
 )
 from broker_plugin.logs.passing_events import PassingRefused
+from broker_plugin.logs.tls_events import TlsRefused
 from ha.log_events import LogEvent
 
 
@@ -364,6 +365,7 @@ NodeEvent = (
     | MemoryShort
     | StrangersClosed
     | PassingRefused
+    | TlsRefused
     | LoginsRefused
     | UnsupportedAccepted
     | PeerRefused

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_plugin.logs import events as node
-from broker_plugin.logs import http_events, passing_events
+from broker_plugin.logs import http_events, passing_events, tls_events
 from broker_plugin.logs.events import Event
 from ha import log_events as core
 from txobserver.ends import END_OF_GENERATIONS
@@ -99,6 +99,12 @@ def _closed(event: node.PeerRefused | node.ReaderRefused) -> str:
     where = f" at {event.address}" if event.address else ""
     more = f" ({event.unsaid} more were closed since the last line like this)" if event.unsaid else ""
     return f"{where}: {event.reason}{more}"
+
+
+def _tls_refused(event: tls_events.TlsRefused) -> str:
+    where = f" from {event.address}" if event.address else ""
+    more = f" ({event.unsaid} more were closed since the last line like this)" if event.unsaid else ""
+    return f"closing a connection of {event.what}{where} that cannot be encrypted: {event.reason}{more}"
 
 
 def _unsaid(times: int) -> str:
@@ -216,6 +222,7 @@ _SENTENCES: dict[type, Callable[..., str]] = {
         f"a client from {e.address} is not passed on{f' to {e.primary}' if e.primary else ''}: {e.reason}"
         f"{_unsaid(e.unsaid)}"
     ),
+    tls_events.TlsRefused: _tls_refused,
     node.FilesShort: lambda e: (
         f"{e.clients} clients fit in the limit of {e.limit} open files, and amqp.max_connections is "
         f"{e.max_connections}: allow {e.needed} open files (ulimit -n, LimitNOFILE), or fewer connections"

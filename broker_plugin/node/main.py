@@ -25,7 +25,7 @@ from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.calls.part import CallsPart
-from broker_plugin.node.client_settings import amqp_settings, features_for_clients
+from broker_plugin.node.client_settings import amqp_settings, features_for_clients, with_tls
 from broker_plugin.node.clients import ClientService, clients_of
 from broker_plugin.node.cluster_users import check_own_users
 from broker_plugin.node.collector import Collector
@@ -36,15 +36,18 @@ from broker_plugin.node.door.admin import DoorAdmin
 from broker_plugin.node.door.metrics import NodeMetrics
 from broker_plugin.node.door.process import DoorProcess
 from broker_plugin.node.doors import Doors
+from broker_plugin.node.entrances import Entrances
 from broker_plugin.node.link_secrets import link_secrets
 from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
+from broker_plugin.node.passing_tls import dialled_by
 from broker_plugin.node.ports import check_ports
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.rule_admin import RuleAdmin
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import queue_names, status, transactions
+from broker_plugin.node.tls_config import contexts_of
 from broker_plugin.node.upkeep import clients_that_fit
 from broker_plugin.node.user_admin import UserAdmin
 from broker_plugin.node.users import read_users
@@ -63,8 +66,6 @@ from txobserver.ports.store import StoreBusy, StoreError
 log = logging.getLogger("txha.node")
 T = TypeVar("T")
 SWITCH_INTERVAL = 0.0005
-CLIENTS_WAITING = 1024
-"""Connections that the operating system keeps until the node accepts them."""
 FIRST_SESSION_BITS = 61
 """A process numbers its attachments from a random number on: messages of a former one's are never taken for its own."""
 
@@ -91,6 +92,7 @@ class NodeProcess:
         self._config = config
         self._users = read_users(config.amqp)
         self._credentials = LinkCredentials(link_secrets(config))
+        self.tls = contexts_of(config.tls)
         self._ended: asyncio.Event = asyncio.Event()
         self._started = contextlib.AsyncExitStack()  # what closes each part that has been started; the last one first
         self._failure: str | None = None
@@ -211,7 +213,7 @@ class NodeProcess:
         fit = clients_that_fit(config, limit, room)
         amqp = config.amqp
         others = features_for_clients(config)
-        hello = greeting(config.cluster, config.name, amqp.host, amqp.port, self._cluster_id, others)
+        hello = with_tls(greeting(config.cluster, config.name, *amqp.reached, self._cluster_id, others), amqp)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
             self.guard, config.dir, config.cluster, lambda: self.core.feed, lambda: queue_names(self.core)
@@ -255,14 +257,15 @@ class NodeProcess:
         self.clients.open(self.parts, amqp_settings(config, self._cluster_id, self._users, fit), fit)
         self._closed_by(self.clients.stop)
         refuse, amqp = config.backup_clients == "refuse", config.host is None
-        self.doors = Doors(self.guard, self.parts, self.clients, room.clients, self._credentials.secrets, refuse, amqp)
+        secrets, dialled = self._credentials.secrets, dialled_by(self.tls)
+        self.doors = Doors(self.guard, self.parts, self.clients, room.clients, secrets, refuse, amqp, dialled)
         self._closed_by(self.links.stop)
         await self.links.start(config.peer.host, config.peer.port)
-        server = await self.guard.create_server(
-            self.doors.open, config.amqp.host, config.amqp.port, backlog=CLIENTS_WAITING
-        )
-        self._started.callback(server.close)
-        calls = self.calls.open(self.parts, self.doors)
+        arrivals = self.clients.arrivals
+        entrances = Entrances(self.guard, config.amqp, self.tls, arrivals, room.clients, self.doors.open)
+        self._started.callback(entrances.close)
+        await entrances.listen()
+        calls = self.calls.open(self.parts, entrances)
         self._started.callback(self.calls.listeners.stop)
         logins = self.clients.logins if self.clients.keeps_users else None
         changes = AuditedChanges(self.core, self.shell.report, logins)

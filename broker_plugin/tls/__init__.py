@@ -1,1 +1,1 @@
-"""Encrypted connections: certificates, what they say, and when they are read anew."""
+"""TLS: the certificates of a node, which may change while it runs, and connections that are encrypted by them."""

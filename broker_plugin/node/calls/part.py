@@ -11,7 +11,7 @@ from broker_plugin.node.calls.kept_file import FileOwner
 from broker_plugin.node.calls.listeners import ListenerAddress, Listeners
 from broker_plugin.node.calls.surroundings import NodeSurroundings, actions_file, calls_file, local_calls
 from broker_plugin.node.config import NodeConfig
-from broker_plugin.node.doors import Doors
+from broker_plugin.node.entrances import Entrances
 from broker_plugin.node.wiring import Parts
 from txobserver.actions import FLAG, HOOK, LISTENER, LOG_LEVEL
 from txobserver.calls import LocalCalls
@@ -26,7 +26,7 @@ class CallsPart:
         self._owner = FileOwner(cluster_id, member.node, member.incarnation)
         self._nodes = 1 + len(config.peers)
         retry = config.timing.call_retry
-        addresses = {name: ListenerAddress(each.host, each.port) for name, each in config.listeners.items()}
+        addresses = {name: ListenerAddress(each.host, each.port, each.tls) for name, each in config.listeners.items()}
         self.listeners = Listeners(guard, addresses, retry)
         about = {"HOOK_NODE": config.name, "HOOK_CLUSTER": config.cluster}
         actions: dict[str, NodeAction] = {
@@ -47,9 +47,9 @@ class CallsPart:
         """The node is wired: its core hears what becomes of what it asks for."""
         self.surroundings.answers = parts.shell.interpreter
 
-    def open(self, parts: Parts, doors: Doors) -> dict[str, Handler]:
+    def open(self, parts: Parts, entrances: Entrances) -> dict[str, Handler]:
         """Take clients at the listeners that are to be open; what operators ask."""
-        self.listeners.make = doors.open
+        self.listeners.make, self.listeners.make_secured = entrances.open, entrances.open_secured
         self.listeners.start()
         return CallsAdmin(parts.core, parts.shell, self.surroundings, self._nodes).handlers
 
