@@ -67,6 +67,15 @@ def common_name(certificate: Mapping[str, Any]) -> str | None:
     return str(found[0]) if len(found) == 1 else None
 
 
+def names_a_client(uris: Sequence[str], cluster: str) -> bool:
+    """Whether a certificate with these URIs may stand for a user of this cluster; one without txha's may."""
+    try:
+        found = name_of_uris(uris)
+    except ValueError:
+        return False
+    return found is None or (found.kind, found.cluster) == (CLIENT, cluster)
+
+
 def node_shown(certificate: Mapping[str, Any] | None, cluster: str) -> str | None:
     """Which node of this cluster a verified certificate is of; None for all others, malformed ones too."""
     try:

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable
 from typing import Protocol
 
+from broker_plugin.amqp.certified import certified_user
 from broker_plugin.amqp.protocol.introductions import (
     Beginning,
     Carrier,
@@ -41,8 +42,7 @@ class Arriving(Protocol):
 class Arrivals:
     """``now`` gives the time in seconds.
 
-    ``introductions``: which lines of other nodes are believed; none, unless a key is given. ``named``: what a client
-    is called that has shown a certificate.
+    ``introductions``: which lines of other nodes are believed; none, unless a key is given.
     """
 
     def __init__(self, settings: AmqpSettings, now: Callable[[], float]) -> None:
@@ -50,8 +50,7 @@ class Arrivals:
             settings.max_unauthenticated, settings.max_unauthenticated_per_address
         )
         self.introductions = Introductions("", ())
-        self.named: Callable[[asyncio.BaseTransport], str | None] = lambda transport: None
-        self._cluster = settings.cluster
+        self._settings = settings
         self._now = now
         self._seldom = Seldom(now)
 
@@ -74,12 +73,14 @@ class Arrivals:
     def carrier(self, transport: asyncio.BaseTransport) -> Carrier:
         """What an introduction would come by."""
         secured = transport.get_extra_info("ssl_object")
-        return Carrier() if secured is None else Carrier(True, node_shown(secured.getpeercert(), self._cluster))
+        if secured is None:
+            return Carrier()
+        return Carrier(True, node_shown(secured.getpeercert(), self._settings.cluster))
 
     def way(self, transport: asyncio.BaseTransport) -> ClientWay:
         """How a client has come that no node introduces."""
         secured = transport.get_extra_info("ssl_object")
-        return ClientWay() if secured is None else ClientWay(True, self.named(transport))
+        return ClientWay() if secured is None else ClientWay(True, certified_user(transport, self._settings))
 
     def begins(self, client: Arriving, reception: Reception, data: bytes, peer: str) -> Beginning | None:
         """What comes of these bytes of a client that is received. None: it is dropped, and no introduction is true."""

@@ -15,6 +15,7 @@ from typing import cast
 
 from broker_plugin.amqp.alarms import Alarms
 from broker_plugin.amqp.arrivals import Arrivals
+from broker_plugin.amqp.certified import certified_user
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.introductions import Introduced, Reception
@@ -27,7 +28,6 @@ from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.embedded.unsupported import Unsupported
 from broker_plugin.guard import Guard, GuardedProtocol
-from broker_plugin.tls.peer_certificate import certificate_of
 
 __all__ = ["AmqpServer", "AmqpSettings", "embedded_broker", "unique_name"]
 
@@ -95,8 +95,9 @@ class AmqpProtocol(GuardedProtocol):
         self.connection = Connection(
             server.broker, server.settings, self, name, server.history(), address, server.logins
         )
-        if self._introduced is None:
-            self.connection.certified = server.certified(transport)
+        given = self._introduced
+        named = certified_user(transport, server.settings) if given is None else given.way.certified
+        self.connection.certified = named
         self.connection.block(server.blocked)
 
     def data_received(self, data: bytes) -> None:
@@ -120,7 +121,7 @@ class AmqpProtocol(GuardedProtocol):
             self._transport.write(taken.answer)
         if taken.introduced is not None:
             connection.peer, connection.address = taken.introduced.peer, taken.introduced.host
-            connection.certified = None  # the certificate is that of the node
+            connection.certified = taken.introduced.way.certified  # the certificate here is that of the node
         if reception.over:
             self._reception = None
         return taken.rest
@@ -378,11 +379,6 @@ class AmqpServer:
         self._protocols.add(protocol)
         self.opened += 1
         return True
-
-    def certified(self, transport: asyncio.BaseTransport) -> str | None:
-        """Whom the verified certificate of this client stands for; None where it has given none, or none for a user."""
-        found = certificate_of(transport)
-        return None if found is None else found.user(self.settings.certificate_login_from)
 
     def discharge(self, protocol: AmqpProtocol) -> None:
         """A client has gone."""

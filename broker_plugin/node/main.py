@@ -26,7 +26,7 @@ from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.calls.part import CallsPart
 from broker_plugin.node.certificate_watch import watch_certificate
-from broker_plugin.node.client_settings import amqp_settings, features_for_clients
+from broker_plugin.node.client_settings import amqp_settings, features_for_clients, with_tls
 from broker_plugin.node.clients import ClientService, clients_of
 from broker_plugin.node.cluster_users import check_own_users
 from broker_plugin.node.collector import Collector
@@ -42,6 +42,7 @@ from broker_plugin.node.link_identity import link_credentials
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
+from broker_plugin.node.passing_tls import dialled_by
 from broker_plugin.node.ports import check_ports
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.rule_admin import RuleAdmin
@@ -213,7 +214,7 @@ class NodeProcess:
         fit = clients_that_fit(config, limit, room)
         amqp = config.amqp
         others = features_for_clients(config)
-        hello = greeting(config.cluster, config.name, *amqp.reached, self._cluster_id, others)
+        hello = with_tls(greeting(config.cluster, config.name, *amqp.reached, self._cluster_id, others), amqp)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
             self.guard, config.dir, config.cluster, lambda: self.core.feed, lambda: queue_names(self.core)
@@ -259,7 +260,8 @@ class NodeProcess:
         self.clients.open(self.parts, amqp_settings(config, self._cluster_id, self._users, fit), fit)
         self._closed_by(self.clients.stop)
         refuse, amqp = config.backup_clients == "refuse", config.host is None
-        self.doors = Doors(self.guard, self.parts, self.clients, room.clients, self._credentials.secrets, refuse, amqp)
+        secrets, dialled = self._credentials.secrets, dialled_by(self.tls)
+        self.doors = Doors(self.guard, self.parts, self.clients, room.clients, secrets, refuse, amqp, dialled)
         self._closed_by(self.links.stop)
         await self.links.start(config.peer.host, config.peer.port)
         arrivals = self.clients.arrivals

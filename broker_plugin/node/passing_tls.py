@@ -16,11 +16,18 @@ from broker_plugin.amqp.protocol.introductions import Introducer
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.passing_events import PassingRefused
 from broker_plugin.logs.seldom import Seldom
+from broker_plugin.tls.accepting import dialled
+from broker_plugin.tls.contexts import Contexts
 from broker_plugin.tls.names import node_shown
 
 log = logging.getLogger("txha.node")
-IN_CLEAR = "it has come by TLS, and {primary} takes no clients that are passed on by TLS: give it [tls] and [amqps]"
+IN_CLEAR = "it has come by TLS, and {primary} takes no clients that are passed on by TLS: see its amqp.tls_port"
 """Why a client of TLS is not passed on"""
+
+
+def dialled_by(contexts: Contexts | None) -> Callable[[], dict[str, Any]] | None:
+    """The options of a connection to the primary, by what is in force then; None for a node without certificate."""
+    return None if contexts is None else lambda: dialled(contexts.dialling)
 
 
 class PassingRefusals:

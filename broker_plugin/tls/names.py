@@ -11,4 +11,5 @@ from recovery.certificate_names import CertificateName as CertificateName
 from recovery.certificate_names import common_name as common_name
 from recovery.certificate_names import name_of_peer as name_of_peer
 from recovery.certificate_names import name_of_uris as name_of_uris
+from recovery.certificate_names import names_a_client as names_a_client
 from recovery.certificate_names import node_shown as node_shown

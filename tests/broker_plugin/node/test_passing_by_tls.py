@@ -25,7 +25,7 @@ from broker_plugin.node.descriptors import Room
 from broker_plugin.node.passing import PassOn, Verdict
 from broker_plugin.node.passing_tls import PassingRefusals, SecureWay
 from broker_plugin.node.proxy import FrontDoor
-from broker_plugin.tls.names import CLIENT, NODE, common_name
+from broker_plugin.tls.names import CLIENT, NODE
 from tests.broker_plugin.amqp.peer import HEADER
 from tests.support.arrivals import arrivals
 from tests.support.cluster_certificates import ClusterAuthority, accepting, dialling
@@ -34,10 +34,6 @@ from tests.support.guards import strict_guard
 pytestmark = pytest.mark.timeout(60)
 LOOPBACK = "127.0.0.1"
 KEY = introduction_key(b"secret", "c")
-
-
-def named(transport: asyncio.BaseTransport) -> str | None:
-    return common_name(transport.get_extra_info("ssl_object").getpeercert() or {})
 
 
 class Told(PassingRefusals):
@@ -58,8 +54,6 @@ class Backup:
         self.verdict: Verdict = None
         self.doors: set[FrontDoor] = set()
         self.arrivals = arrivals()
-        self.arrivals._cluster = "c"
-        self.arrivals.named = named
         self.arrivals.introductions = Introductions("b", [KEY])
         self.room = Room(1 << 20, "clients")
         self.refusals = Told()
@@ -84,7 +78,6 @@ class Primary(asyncio.Protocol):
 
     def __init__(self, told: list[Introduced], heard: bytearray, keys: tuple[bytes, ...] = (KEY,)) -> None:
         ours = arrivals()
-        ours._cluster = "c"
         ours.introductions = Introductions("p", keys, certificates=not keys)
         self._arrivals, self._reception = ours, ours.reception()
         self._told, self.heard = told, heard
