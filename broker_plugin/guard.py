@@ -162,14 +162,14 @@ class Guard:
         return await self.loop.create_unix_server(self._making(factory), path)
 
     async def create_connection(
-        self, factory: Callable[[], GuardedProtocol], host: str, port: int
+        self, factory: Callable[[], GuardedProtocol], host: str, port: int, **options: Any
     ) -> asyncio.Transport:
         """Connect. Raises OSError."""
-        transport, _ = await self.loop.create_connection(self._making(factory), host, port)
+        transport, _ = await self.loop.create_connection(self._making(factory), host, port, **options)
         return transport
 
     async def connect_with(
-        self, make: MakeSocket, factory: Callable[[], GuardedProtocol], host: str, port: int
+        self, make: MakeSocket, factory: Callable[[], GuardedProtocol], host: str, port: int, **options: Any
     ) -> asyncio.Transport:
         """The same with a socket that ``make`` makes, of the family, kind and protocol that it is given."""
         refused = OSError(f"{host} has no address")
@@ -183,7 +183,7 @@ class Guard:
                     raise
                 refused = error
                 continue
-            transport, _ = await self.loop.create_connection(self._making(factory), sock=made)
+            transport, _ = await self.loop.create_connection(self._making(factory), sock=made, **options)
             return transport
         raise refused
 

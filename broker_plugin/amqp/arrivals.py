@@ -6,17 +6,27 @@ Those that a node serves itself and those that it passes on, or may pass on, are
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Callable
 from typing import Protocol
 
-from broker_plugin.amqp.protocol.introductions import Beginning, IntroductionRefused, Introductions, Reception
+from broker_plugin.amqp.certified import certified_user
+from broker_plugin.amqp.protocol.introductions import (
+    Beginning,
+    Carrier,
+    ClientWay,
+    IntroductionRefused,
+    Introductions,
+    Reception,
+)
 from broker_plugin.amqp.protocol.newcomers import Newcomers
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.logs.events import StrangersClosed
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.seldom import Seldom
+from broker_plugin.tls.names import node_shown
 
 log = logging.getLogger("txha.amqp")
 
@@ -40,6 +50,7 @@ class Arrivals:
             settings.max_unauthenticated, settings.max_unauthenticated_per_address
         )
         self.introductions = Introductions("", ())
+        self._settings = settings
         self._now = now
         self._seldom = Seldom(now)
 
@@ -56,8 +67,20 @@ class Arrivals:
         self.newcomers.leave(client)
 
     def reception(self) -> Reception:
-        """For one more connection."""
+        """For one more connection, of which ``carrier`` is told when it stands."""
         return Reception(self.introductions, _nonce)
+
+    def carrier(self, transport: asyncio.BaseTransport) -> Carrier:
+        """What an introduction would come by."""
+        secured = transport.get_extra_info("ssl_object")
+        if secured is None:
+            return Carrier()
+        return Carrier(True, node_shown(secured.getpeercert(), self._settings.cluster))
+
+    def way(self, transport: asyncio.BaseTransport) -> ClientWay:
+        """How a client has come that no node introduces."""
+        secured = transport.get_extra_info("ssl_object")
+        return ClientWay() if secured is None else ClientWay(True, certified_user(transport, self._settings))
 
     def begins(self, client: Arriving, reception: Reception, data: bytes, peer: str) -> Beginning | None:
         """What comes of these bytes of a client that is received. None: it is dropped, and no introduction is true."""

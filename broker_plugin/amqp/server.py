@@ -15,6 +15,7 @@ from typing import cast
 
 from broker_plugin.amqp.alarms import Alarms
 from broker_plugin.amqp.arrivals import Arrivals
+from broker_plugin.amqp.certified import certified_user
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.introductions import Introduced, Reception
@@ -85,6 +86,8 @@ class AmqpProtocol(GuardedProtocol):
         name, address = (f"{peer[0]}:{peer[1]}", str(peer[0])) if peer else ("", UNKNOWN)
         if self._introduced is not None:
             name, address = self._introduced.peer, self._introduced.host
+        if self._reception is not None:
+            self._reception.carrier = server.arrivals.carrier(transport)
         if not server.admit(self, address):
             self._transport.abort()
             return
@@ -92,6 +95,9 @@ class AmqpProtocol(GuardedProtocol):
         self.connection = Connection(
             server.broker, server.settings, self, name, server.history(), address, server.logins
         )
+        given = self._introduced
+        named = certified_user(transport, server.settings) if given is None else given.way.certified
+        self.connection.certified = named
         self.connection.block(server.blocked)
 
     def data_received(self, data: bytes) -> None:
@@ -115,6 +121,7 @@ class AmqpProtocol(GuardedProtocol):
             self._transport.write(taken.answer)
         if taken.introduced is not None:
             connection.peer, connection.address = taken.introduced.peer, taken.introduced.host
+            connection.certified = taken.introduced.way.certified  # the certificate here is that of the node
         if reception.over:
             self._reception = None
         return taken.rest

@@ -27,6 +27,7 @@ from broker_plugin.cli.asking import (
     with_log_format,
 )
 from broker_plugin.cli.calls import calls
+from broker_plugin.cli.certificates import commands as certificates
 from broker_plugin.cli.cluster.discard import discard
 from broker_plugin.cli.cluster.hash_password import hash_password
 from broker_plugin.cli.cluster.init import init
@@ -64,6 +65,7 @@ app.add_typer(limits.app, name="limits")
 app.add_typer(policies.app, name="policies")
 app.add_typer(policies.operators, name="operator-policies")
 app.add_typer(definitions.app, name="definitions")
+app.add_typer(certificates.app, name="certificates")
 app.command()(init)
 app.command()(hash_password)
 app.command()(recover)

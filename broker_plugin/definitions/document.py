@@ -16,6 +16,7 @@ LONGEST_NAME = 255
 MOST_ERRORS = 5
 """Of those in a file that are told at a time"""
 
+
 def _short(name: str) -> str:
     if len(name.encode("utf-8", "replace")) > LONGEST_NAME:
         raise ValueError(f"a name has at most {LONGEST_NAME} bytes")

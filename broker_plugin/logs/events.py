@@ -14,6 +14,8 @@ from broker_plugin.logs.http_events import (
     HttpDoorShut,
     HttpDoorUnstarted,
 )
+from broker_plugin.logs.passing_events import PassingRefused
+from broker_plugin.logs.tls_events import CertificateExpires, CertificateInForce, CertificateUnread, TlsRefused
 from ha.log_events import LogEvent
 
 
@@ -362,6 +364,11 @@ NodeEvent = (
     | MemoryEnough
     | MemoryShort
     | StrangersClosed
+    | PassingRefused
+    | CertificateInForce
+    | CertificateUnread
+    | TlsRefused
+    | CertificateExpires
     | LoginsRefused
     | UnsupportedAccepted
     | PeerRefused

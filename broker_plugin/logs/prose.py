@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_plugin.logs import events as node
-from broker_plugin.logs import http_events
+from broker_plugin.logs import http_events, passing_events, tls_events
 from broker_plugin.logs.events import Event
 from ha import log_events as core
 from txobserver.ends import END_OF_GENERATIONS
@@ -99,6 +99,12 @@ def _closed(event: node.PeerRefused | node.ReaderRefused) -> str:
     where = f" at {event.address}" if event.address else ""
     more = f" ({event.unsaid} more were closed since the last line like this)" if event.unsaid else ""
     return f"{where}: {event.reason}{more}"
+
+
+def _tls_refused(event: tls_events.TlsRefused) -> str:
+    where = f" from {event.address}" if event.address else ""
+    more = f" ({event.unsaid} more were closed since the last line like this)" if event.unsaid else ""
+    return f"closing a connection of {event.what}{where} that cannot be encrypted: {event.reason}{more}"
 
 
 def _unsaid(times: int) -> str:
@@ -211,6 +217,20 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.DiskUnread: lambda e: f"how much is free on the disk of {e.directory} cannot be read: {e.reason}",
     node.StrangersClosed: lambda e: (
         f"connections that have not logged in are closed, {e.closed} so far, now one from {e.address}: {e.reason}"
+    ),
+    passing_events.PassingRefused: lambda e: (
+        f"a client from {e.address} is not passed on{f' to {e.primary}' if e.primary else ''}: {e.reason}"
+        f"{_unsaid(e.unsaid)}"
+    ),
+    tls_events.CertificateInForce: lambda e: (
+        f"the {'former certificate is in force again' if e.undone else 'certificate that was read is in force'}, and "
+        f"expires at {e.not_after}"
+    ),
+    tls_events.CertificateUnread: lambda e: f"the HTTP door cannot use a certificate: {e.reason}",
+    tls_events.TlsRefused: _tls_refused,
+    tls_events.CertificateExpires: lambda e: (
+        f"{e.file} is valid until {e.at}, {e.days} days from now: renew it and load it anew; connections that stand go "
+        "on then, and none is made with it any more"
     ),
     node.FilesShort: lambda e: (
         f"{e.clients} clients fit in the limit of {e.limit} open files, and amqp.max_connections is "

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.unsupported import Unsupported
 from broker_plugin.logs.events import LoginsRefused, UnsupportedAccepted
 from broker_plugin.logs.formats import tell
+from broker_plugin.node.amqp_config import Amqp
 from broker_plugin.node.config import NodeConfig
 from broker_plugin.node.descriptors import UNAUTHENTICATED_PART
 from ha.messages.alarms import ALARMS_FEATURE
-from ha.messages.greeting import INTRODUCTIONS
+from ha.messages.greeting import INTRODUCTIONS, INTRODUCTIONS_TLS, Hello
 
 log = logging.getLogger("txha.node")
 
@@ -34,8 +37,21 @@ def features_for_clients(config: NodeConfig) -> list[str]:
     """What the node names in its greeting beside what its core knows.
 
     None of it where a host broker serves the clients: that may speak any protocol, and what it holds is not seen here.
+    Over TLS a client is introduced by the nodes' secret or, where they have none, by a node's certificate: that has to
+    be asked for.
     """
-    return [ALARMS_FEATURE, INTRODUCTIONS] if config.host is None else []
+    if config.host is not None:
+        return []
+    amqp = config.amqp
+    proved = config.peer.secret is not None or amqp.client_certificates != "ignore"
+    by_tls = [INTRODUCTIONS_TLS] if amqp.tls_port is not None and proved else []
+    return [ALARMS_FEATURE, INTRODUCTIONS, *by_tls]
+
+
+def with_tls(hello: Hello, amqp: Amqp) -> Hello:
+    """The same greeting, with where clients connect by TLS."""
+    port = amqp.tls_port
+    return hello if port is None else msgspec.structs.replace(hello, amqps_host=amqp.tls_host, amqps_port=port)
 
 
 def amqp_settings(config: NodeConfig, cluster_id: str, users: dict[str, str], fit: int) -> AmqpSettings:
@@ -53,4 +69,5 @@ def amqp_settings(config: NodeConfig, cluster_id: str, users: dict[str, str], fi
         max_unauthenticated=min(amqp.max_unauthenticated, without_login),
         max_unauthenticated_per_address=min(amqp.max_unauthenticated_per_address, max(1, without_login // 2)),
         handshake_timeout=amqp.login_seconds,
+        certificate_login_from=amqp.certificate_login_from,
     )

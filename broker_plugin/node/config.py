@@ -13,7 +13,6 @@ from pydantic import (
     PlainValidator,
     SecretStr,
     ValidationError,
-    field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -24,10 +23,15 @@ from broker_plugin.coordination.address import store_at
 from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
 from broker_plugin.coordination.etcd.place import PASSWORD as ETCD_PASSWORD
 from broker_plugin.embedded.memory_budget import MemoryMarks
+from broker_plugin.node.amqp_config import MOST_LONG, Listener
+from broker_plugin.node.amqp_config import Amqp as Amqp
 from broker_plugin.node.http_config import Http
-from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, password_of, sentence, sources
+from broker_plugin.node.peer_tls import KEY as PEER_TLS
+from broker_plugin.node.peer_tls import PeerTls, stands_in_for_the_secret
+from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
-from broker_plugin.node.timing import MOST_PATIENCE, MOST_SECONDS, SHORTEST, Section, Timing
+from broker_plugin.node.timing import MOST_SECONDS, Section, Timing
+from broker_plugin.node.tls_config import Tls, check_tls
 from ha.membership.record import CoordinationError, RecordStore, Served
 from ha.membership.watchdog import Renewals
 from ha.settings import Settings
@@ -47,40 +51,8 @@ SECRET_FILE = "cluster.secret"
 """Where the secret of the cluster stands if the configuration does not say: beside the TOML file"""
 
 
-MOST_LONG = (1 << 32) - 1
-"""The largest number in a field of four octets, as which clients are told it"""
 MOST_CALLS = 10_000
 """That the history of cluster calls may hold: each snapshot carries it, and each lookup goes through it."""
-
-
-class Amqp(Section):
-    """Where and how clients connect."""
-
-    host: str = Field("127.0.0.1", min_length=1)
-    port: int = Field(5672, ge=1, le=65535)
-    heartbeat: int = Field(60, ge=0, le=65535, description="seconds")
-    frame_max: int = Field(131072, ge=4096, le=MOST_LONG)
-    channel_max: int = Field(2047, ge=1, le=65535)
-    max_connections: int = Field(10_000, ge=1)
-    max_unauthenticated: int = Field(2000, ge=1)
-    max_unauthenticated_per_address: int = Field(1000, ge=1)
-    login_seconds: float = Field(10.0, ge=SHORTEST, le=MOST_PATIENCE, description="seconds")
-    users: dict[str, SecretStr] = Field({"guest": SecretStr("guest")})
-    users_file: Named | None = None
-
-    @field_validator("users", mode="before")
-    @classmethod
-    def _read_files(cls, users: Any) -> Any:
-        """``@FILE`` stands for what is in that file, and ``@@`` for a password that begins with ``@``."""
-        if not isinstance(users, dict):
-            return users
-        if "" in users or "" in users.values():
-            raise ValueError("a user has a name and a password: neither may be empty")
-        return {user: password_of(given) for user, given in users.items()}
-
-    def passwords(self) -> dict[str, str]:
-        """The users with their passwords in clear, for those who compare them."""
-        return {user: secret.get_secret_value() for user, secret in self.users.items()}
 
 
 class Address(Section):
@@ -90,19 +62,13 @@ class Address(Section):
     port: int = Field(ge=1, le=65535)
     secret: SecretStr | None = None
     read_secret: SecretStr | None = None
+    tls: PeerTls = False
 
 
 class PeerNode(Section):
     """Another node of the cluster."""
 
     name: str = Field(min_length=1)
-    host: str = Field("127.0.0.1", min_length=1)
-    port: int = Field(ge=1, le=65535)
-
-
-class Listener(Section):
-    """A listener for clients that cluster calls open and close."""
-
     host: str = Field("127.0.0.1", min_length=1)
     port: int = Field(ge=1, le=65535)
 
@@ -206,6 +172,7 @@ class NodeConfig(BaseSettings):
     dtx: Dtx = Dtx()
     host: HostBroker | None = None
     http: Http | None = None
+    tls: Tls | None = None
     min_ready: int = Field(default_factory=_majority, ge=1, description="a majority from three nodes on, else `1`")
     outcomes_kept: int = Field(100_000, ge=1)
     outcome_seconds: float = Field(86_400.0, gt=0, le=MOST_SECONDS)
@@ -243,13 +210,20 @@ class NodeConfig(BaseSettings):
 
     @model_validator(mode="after")
     def _addresses_differ(self) -> NodeConfig:
-        own = [(self.amqp.host, self.amqp.port), (self.peer.host, self.peer.port)]
+        own = [*self.amqp.addresses, (self.peer.host, self.peer.port)]
         own += [(each.host, each.port) for each in self.listeners.values()]
         own += [] if self.http is None else self.http.addresses
         addresses = [*own, *((peer.host, peer.port) for peer in self.peers)]
         for host, port in addresses:
             if addresses.count((host, port)) > 1:
                 raise ValueError(f"{host}:{port} is given twice; clients and each node need an address of their own")
+        return self
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> NodeConfig:
+        secured = [f"listeners.{name}.tls" for name, each in self.listeners.items() if each.tls]
+        others = [*([] if self.http is None else self.http.secured), *([] if self.peer.tls is False else [PEER_TLS])]
+        check_tls(self.tls, self.amqp, secured, others)
         return self
 
     @model_validator(mode="after")
@@ -328,9 +302,9 @@ def parse_config(
     except RecursionError:
         raise ConfigError(f"{path} is nested too deep") from None
     peer = values.get("peer")
-    if isinstance(peer, dict):
-        peer.setdefault("secret", MARK + SECRET_FILE)
     variables = _settings_in(os.environ if environment is None else environment)
+    if isinstance(peer, dict) and not stands_in_for_the_secret(values, variables, flags or {}):
+        peer.setdefault("secret", MARK + SECRET_FILE)
     found = sources(NodeConfig, values, variables, flags or {}, path.parent.absolute())
     try:
         return NodeConfig(_build_sources=(found, {}))

@@ -25,7 +25,8 @@ from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.calls.part import CallsPart
-from broker_plugin.node.client_settings import amqp_settings, features_for_clients
+from broker_plugin.node.certificate_watch import watch_certificate
+from broker_plugin.node.client_settings import amqp_settings, features_for_clients, with_tls
 from broker_plugin.node.clients import ClientService, clients_of
 from broker_plugin.node.cluster_users import check_own_users
 from broker_plugin.node.collector import Collector
@@ -36,15 +37,18 @@ from broker_plugin.node.door.admin import DoorAdmin
 from broker_plugin.node.door.metrics import NodeMetrics
 from broker_plugin.node.door.process import DoorProcess
 from broker_plugin.node.doors import Doors
-from broker_plugin.node.link_secrets import link_secrets
-from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
+from broker_plugin.node.entrances import Entrances
+from broker_plugin.node.link_identity import link_credentials
+from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
+from broker_plugin.node.passing_tls import dialled_by
 from broker_plugin.node.ports import check_ports
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.rule_admin import RuleAdmin
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import queue_names, status, transactions
+from broker_plugin.node.tls_config import contexts_of
 from broker_plugin.node.upkeep import clients_that_fit
 from broker_plugin.node.user_admin import UserAdmin
 from broker_plugin.node.users import read_users
@@ -63,8 +67,6 @@ from txobserver.ports.store import StoreBusy, StoreError
 log = logging.getLogger("txha.node")
 T = TypeVar("T")
 SWITCH_INTERVAL = 0.0005
-CLIENTS_WAITING = 1024
-"""Connections that the operating system keeps until the node accepts them."""
 FIRST_SESSION_BITS = 61
 """A process numbers its attachments from a random number on: messages of a former one's are never taken for its own."""
 
@@ -90,7 +92,8 @@ class NodeProcess:
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
         self._users = read_users(config.amqp)
-        self._credentials = LinkCredentials(link_secrets(config))
+        self.tls = contexts_of(config.tls)
+        self._credentials = link_credentials(config, self.tls)
         self._ended: asyncio.Event = asyncio.Event()
         self._started = contextlib.AsyncExitStack()  # what closes each part that has been started; the last one first
         self._failure: str | None = None
@@ -200,7 +203,7 @@ class NodeProcess:
         records = RecordThread(self._coordination, self.guard)
         self._started.callback(records.stop)
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
-        self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member)
+        self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member, self.tls)
         await self._unless_the_disk_hangs(self.calls.load)
         self._started.callback(self.calls.stop)
         if self.clients.keeps_users:
@@ -211,7 +214,7 @@ class NodeProcess:
         fit = clients_that_fit(config, limit, room)
         amqp = config.amqp
         others = features_for_clients(config)
-        hello = greeting(config.cluster, config.name, amqp.host, amqp.port, self._cluster_id, others)
+        hello = with_tls(greeting(config.cluster, config.name, *amqp.reached, self._cluster_id, others), amqp)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
             self.guard, config.dir, config.cluster, lambda: self.core.feed, lambda: queue_names(self.core)
@@ -239,10 +242,12 @@ class NodeProcess:
         self.core, self.shell, self.records, self.links = self.parts
         self._started.callback(self.shell.stop)
         amiss = self.calls.surroundings.amiss
-        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, self.clients, self._readiness, amiss)
+        of_clients = (self.clients, self._readiness, amiss, self.calls.certificates.expires)
+        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, *of_clients)
         self.shell.on_turn = self._after_turn
         await self._listen(room, fit)
         self._started.push_async_callback(self._leave)
+        self._started.callback(watch_certificate(self.guard, self.tls))
         collector = Collector(self.guard)
         self._started.callback(collector.stop)
         collector.start()
@@ -255,14 +260,15 @@ class NodeProcess:
         self.clients.open(self.parts, amqp_settings(config, self._cluster_id, self._users, fit), fit)
         self._closed_by(self.clients.stop)
         refuse, amqp = config.backup_clients == "refuse", config.host is None
-        self.doors = Doors(self.guard, self.parts, self.clients, room.clients, self._credentials.secrets, refuse, amqp)
+        secrets, dialled = self._credentials.secrets, dialled_by(self.tls)
+        self.doors = Doors(self.guard, self.parts, self.clients, room.clients, secrets, refuse, amqp, dialled)
         self._closed_by(self.links.stop)
         await self.links.start(config.peer.host, config.peer.port)
-        server = await self.guard.create_server(
-            self.doors.open, config.amqp.host, config.amqp.port, backlog=CLIENTS_WAITING
-        )
-        self._started.callback(server.close)
-        calls = self.calls.open(self.parts, self.doors)
+        arrivals = self.clients.arrivals
+        entrances = Entrances(self.guard, config.amqp, self.tls, arrivals, room.clients, self.doors.open)
+        self._started.callback(entrances.close)
+        await entrances.listen()
+        calls = self.calls.open(self.parts, entrances)
         self._started.callback(self.calls.listeners.stop)
         logins = self.clients.logins if self.clients.keeps_users else None
         changes = AuditedChanges(self.core, self.shell.report, logins)
@@ -290,6 +296,7 @@ class NodeProcess:
         await admin.start()
         if config.http is not None:
             self.operators = DoorProcess(self.guard, config)
+            self.calls.certificates.on_change = self.operators.certificates_changed
             self._started.callback(self.operators.stop)
             self.operators.start()
 
@@ -320,7 +327,8 @@ class NodeProcess:
         self.shell.look_at_clock()
         said = status(self.core, self.store.member, self._readiness, self.records.complaint)
         door_error = None if self.operators is None else self.operators.complaint
-        return {**said, "door_error": door_error, **self.clients.shown()}
+        certificate = self.calls.certificates.shown()
+        return {**said, "door_error": door_error, "certificate": certificate, **self.clients.shown()}
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()

@@ -11,8 +11,18 @@ from collections.abc import Callable
 from socket import socket as Socket
 from typing import NamedTuple, Protocol, cast
 
-from broker_plugin.amqp.protocol.introductions import ASK, Introducer, Introduction, IntroductionRefused
+from broker_plugin.amqp.protocol.introductions import (
+    ASK,
+    ClientWay,
+    Introducer,
+    Introduction,
+    IntroductionRefused,
+)
 from broker_plugin.guard import Guard, GuardedProtocol, read_on
+from broker_plugin.node.passing_tls import SecureWay, why_failed
+
+NOWHERE = ("unknown", 0)
+"""Where a client comes from of which the system says no address"""
 
 
 class Serve(NamedTuple):
@@ -28,7 +38,7 @@ class PassOn(NamedTuple):
     """The primary of this generation listens for clients there.
 
     ``introducer`` says there where each client comes from, to node ``primary``; None where that would not understand
-    it.
+    it. Where both nodes can, clients go the ``secure`` way, also those that have come in clear.
     """
 
     host: str
@@ -36,9 +46,16 @@ class PassOn(NamedTuple):
     generation: int
     introducer: Introducer | None = None
     primary: str = ""
+    secure: SecureWay | None = None
 
-    def introduction(self, client: tuple[str, int] | None) -> Introduction | None:
-        """Of a client from there; none of a client of which the system says no address."""
+    def takes(self, way: ClientWay) -> bool:
+        """Whether a client that has come so can be passed on: one that came encrypted never goes on in clear."""
+        return self.secure is not None or not way.encrypted
+
+    def introduction(self, client: tuple[str, int] | None, way: ClientWay = ClientWay()) -> Introduction | None:  # noqa: B008
+        """Of a client from there; none in clear of a client of which the system says no address."""
+        if self.secure is not None:
+            return Introduction(self.secure.introducer, self.primary, *(client or NOWHERE), way)
         if self.introducer is None or client is None:
             return None
         return Introduction(self.introducer, self.primary, *client)
@@ -72,6 +89,10 @@ class ClientSide(Protocol):
         """The primary cannot be reached, or has closed the connection."""
         ...
 
+    def not_passed_on(self, primary: str, reason: str) -> None:
+        """No connection with the primary is encrypted that should be; ``primary_lost`` follows."""
+        ...
+
     def primary_slow(self, slow: bool) -> None:
         """The primary reads slowly, or has caught up."""
         ...
@@ -80,24 +101,38 @@ class ClientSide(Protocol):
 class PrimarySide(GuardedProtocol):
     """The primary's half of a passed-on connection, from the first attempt to reach it on.
 
-    ``client``: where the client comes from. ``_introduction``: that has to be told yet.
+    ``client``: where the client comes from, and the ``way`` it has come. ``_introduction``: that has to be told yet.
     """
 
-    def __init__(self, door: ClientSide, target: PassOn, client: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        door: ClientSide,
+        target: PassOn,
+        client: tuple[str, int] | None = None,
+        way: ClientWay = ClientWay(),  # noqa: B008 -- a tuple
+    ) -> None:
+        assert target.takes(way), "what came encrypted goes on encrypted"
         self.guard = door.guard
         self.target = target
-        self._introduction = target.introduction(client)
+        self._introduction = target.introduction(client, way)
         self._door: ClientSide | None = door
         self._transport: asyncio.Transport | None = None
-        self._reached = self._closed = False
+        self._reached = self._closed = self._wrong = False
         self._dialling = self.guard.create_task(self._dial(door))
 
     async def _dial(self, door: ClientSide) -> None:
+        target, secure = self.target, self.target.secure
+        where = (target.host, target.port) if secure is None else (secure.host, secure.port)
+        options = {} if secure is None else secure.options()
         try:
-            await self.guard.connect_with(door.socket, lambda: self, self.target.host, self.target.port)
-        except OSError:
+            await self.guard.connect_with(door.socket, lambda: self, *where, **options)
+        except OSError as error:
+            if secure is not None and (why := why_failed(error)) is not None:
+                door.not_passed_on(target.primary, why)
             door.primary_lost(reached=False)
         else:
+            if self._wrong:
+                return
             if self._introduction is None:
                 self._begin()
             elif self._transport is not None:
@@ -115,9 +150,17 @@ class PrimarySide(GuardedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         if self._closed:
             self._transport.abort()
+            return
+        secure = self.target.secure
+        if secure is not None and self._door is not None and (wrong := secure.wrong(transport)) is not None:
+            self._wrong = True  # and is told nothing of the client, whatever it asks
+            self._door.not_passed_on(self.target.primary, wrong)
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Towards the client; before that the primary asks who it is."""
+        if self._wrong:
+            return
         if self._introduction is not None:
             self._introduce(self._introduction, data)
         elif self._door is not None:

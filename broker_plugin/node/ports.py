@@ -16,10 +16,8 @@ async def check_ports(config: NodeConfig) -> None:
     The door's are not among them: a node lives without its door, and one that outlives its node keeps its ports.
     """
     loop = asyncio.get_running_loop()
-    for what, host, port in (
-        ("AMQP clients", config.amqp.host, config.amqp.port),
-        ("other nodes", config.peer.host, config.peer.port),
-    ):
+    clients = [("AMQP clients", *address) for address in config.amqp.addresses]
+    for what, host, port in (*clients, ("other nodes", config.peer.host, config.peer.port)):
         try:
             server = await loop.create_server(asyncio.Protocol, host, port)
         except OSError as error:

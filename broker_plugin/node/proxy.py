@@ -28,13 +28,14 @@ from pamqp import commands
 from broker_plugin.amqp.arrivals import Arrivals
 from broker_plugin.amqp.protocol.codec import PROTOCOL_HEADER, encode_close
 from broker_plugin.amqp.protocol.handshake import capabilities
-from broker_plugin.amqp.protocol.introductions import Introduced
+from broker_plugin.amqp.protocol.introductions import ClientWay, Introduced
 from broker_plugin.amqp.protocol.logins import LOOPBACK_ONLY, LoginRefused, Logins, credentials_in
 from broker_plugin.amqp.protocol.passed_login import PassedAnswers, PassedLogin
 from broker_plugin.amqp.server import UNKNOWN
 from broker_plugin.guard import Guard, GuardedProtocol, read_on
 from broker_plugin.node.descriptors import Place, Room
 from broker_plugin.node.passing import PassOn, PrimarySide, Refuse, Serve, Verdict
+from broker_plugin.node.passing_tls import PassingRefusals
 
 DEADLINE_SECONDS = 15.0
 RETRY_SECONDS = 0.2
@@ -49,13 +50,15 @@ says more has not logged in, and a thousand of them would fill the node's memory
 
 class FrontDoor(GuardedProtocol):
     """A client's connection until it is known what becomes of it, and the client's half of a passed-on one.
+    Many methods: those of a protocol, of a door, and what the primary's side tells.
 
     ``doors`` are those that want to be told when something changes: all but those of clients that are served here.
     Each of those that wait may be passed on, which takes a connection more: ``room`` is left for all of these. Where
     there is none after all, since the node itself has opened more meanwhile, a client goes on waiting.
     ``logins`` is called with each one that is refused; ``arrivals`` counts those that have not logged in. ``amqp``:
     clients speak AMQP. A host broker may speak any protocol, in which perhaps the server speaks first: then a client is
-    passed on at once, and is a newcomer until the primary's first word.
+    passed on at once, and is a newcomer until the primary's first word. ``refusals`` tell of clients that could only be
+    passed on in clear, and came encrypted.
     """
 
     def __init__(
@@ -67,8 +70,11 @@ class FrontDoor(GuardedProtocol):
         logins: Logins,
         arrivals: Arrivals,
         amqp: bool = True,
+        refusals: PassingRefusals | None = None,
     ) -> None:
         self.guard = guard
+        self._refusals = refusals or PassingRefusals()
+        self._way = ClientWay()
         self._logins = logins
         self._arrivals = arrivals
         self._amqp = amqp
@@ -97,6 +103,8 @@ class FrontDoor(GuardedProtocol):
         if peer:
             self._from = self._address, _ = str(peer[0]), int(peer[1])
         self._login = PassedLogin(self._address)
+        self._reception.carrier = self._arrivals.carrier(transport)
+        self._way = self._arrivals.way(transport)
         if not self._place.take(transport):
             transport.abort()
             return
@@ -215,7 +223,11 @@ class FrontDoor(GuardedProtocol):
         elif isinstance(verdict, Serve):
             self._hand_over(verdict.factory() if self._introduced is None else verdict.factory(self._introduced))
         elif isinstance(verdict, PassOn) and (_spoken(self._held) or not self._amqp):
-            self._other = PrimarySide(self, verdict, self._from)
+            if verdict.takes(self._way):
+                self._other = PrimarySide(self, verdict, self._from, self._way)
+            else:
+                self._refusals.in_clear(self._address, verdict.primary)
+                self._transport.abort()
 
     def _receive(self, data: bytes) -> bytes:
         """Another node may introduce the client first; what behind that is for the broker."""
@@ -227,6 +239,7 @@ class FrontDoor(GuardedProtocol):
         if taken.introduced is not None:
             self._introduced = taken.introduced
             self._from = self._address, _ = taken.introduced.host, taken.introduced.port
+            self._way = taken.introduced.way
             self._login = PassedLogin(self._address)
             if not taken.rest:
                 self.reconsider()
@@ -298,6 +311,10 @@ class FrontDoor(GuardedProtocol):
             self._transport.close()
         elif self._held or not reached:
             self.guard.call_later(RETRY_SECONDS, self.reconsider)
+
+    def not_passed_on(self, primary: str, reason: str) -> None:
+        """What answers there is not the primary, or says that this node is none: it is tried again."""
+        self._refusals.failed(self._address, primary, reason)
 
     def primary_slow(self, slow: bool) -> None:
         """The primary reads slowly, or has caught up."""

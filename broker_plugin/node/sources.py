@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
@@ -27,6 +28,8 @@ USERS = ("amqp", "users")
 """The table whose values may be ``@FILE``."""
 LINK_SECRETS = ("peer", ("secret", "read_secret"))
 """The table with keys whose values are ``@FILE``, or stand in the environment."""
+TLS_FILES = ("tls", ("certificate", "key", "authority"))
+"""The table with keys whose values are files, relative to where they are named."""
 
 Values = dict[str, Any]
 
@@ -46,7 +49,7 @@ def sources(
 
     ``options`` have dotted names. A file that is named in the file (``@FILE``) is looked for in ``directory``.
     """
-    _check_values(file)
+    _check_values(model, file)
     for dotted in options:
         _check(model, dotted.split("."), dotted, "")
     for variable, value in environment.items():
@@ -55,7 +58,7 @@ def sources(
         _check_json(variable, value, kind)
     variables = EnvSettingsSource(model, env_prefix=ENVIRONMENT, env_nested_delimiter=LEVELS)
     variables.env_vars = {name.lower(): value for name, value in environment.items()}
-    _check_values(variables())
+    _check_values(model, variables())
     return (
         InitSettingsSource(model, _absolute(_without_secrets(_tables(options)), Path.cwd())),
         InitSettingsSource(model, _absolute(variables(), Path.cwd())),
@@ -149,18 +152,26 @@ def _check(model: type[BaseModel], path: list[str], dotted: str, source: str) ->
     return kind
 
 
-def _check_values(value: Any, dotted: str = "") -> None:
-    """A NUL is in no name of a file or host, and no key is switched on or off: true would count as 1.
+def _check_values(model: type[BaseModel], value: Any, dotted: str = "") -> None:
+    """A NUL is in no name of a file or host, and few keys are switched on or off: elsewhere true would count as 1.
 
     Raises ConfigError.
     """
     if isinstance(value, str) and "\0" in value:
         raise ConfigError(f"{dotted}: a text must not hold a NUL")
-    if isinstance(value, bool):
+    if isinstance(value, bool) and not _is_switch(model, dotted):
         raise ConfigError(f"{dotted} cannot be {str(value).lower()}: give it a number or a text")
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in parts:
-        _check_values(part, f"{dotted}.{key}" if dotted else str(key))
+        _check_values(model, part, f"{dotted}.{key}" if dotted else str(key))
+
+
+def _is_switch(model: type[BaseModel], dotted: str) -> bool:
+    """Whether this key is true or false."""
+    with suppress(ConfigError):
+        kind = _check(model, dotted.split("."), dotted, "")
+        return kind is bool or any(isinstance(each, bool) for each in get_args(kind))
+    return False
 
 
 def _check_json(variable: str, value: str, kind: Any) -> None:
@@ -186,14 +197,22 @@ def _tables(options: Mapping[str, str]) -> Values:
 
 
 def _absolute(values: Values, directory: Path) -> Values:
-    """The same, with the whole path in each ``@FILE``: where it is relative to differs between the sources."""
+    """The same, with the whole path in each ``@FILE`` and of each file of TLS: where these are relative to differs
+    between the sources."""
     table, key = USERS
     if isinstance(_in(values, table, key), dict):
         whole = {user: absolute_file(secret, directory) for user, secret in values[table][key].items()}
         values = {**values, table: {**values[table], key: whole}}
     table, keys = LINK_SECRETS
     named = {key: absolute_file(values[table][key], directory) for key in keys if _in(values, table, key)}
-    return {**values, table: {**values[table], **named}} if named else values
+    values = {**values, table: {**values[table], **named}} if named else values
+    return _absolute_files(values, directory)
+
+
+def _absolute_files(values: Values, directory: Path) -> Values:
+    table, keys = TLS_FILES
+    files = {key: str(directory / found) for key in keys if isinstance(found := _in(values, table, key), str) and found}
+    return {**values, table: {**values[table], **files}} if files else values
 
 
 def _without_secrets(values: Values) -> Values:

@@ -12,16 +12,20 @@ from typing import NamedTuple
 import msgspec
 
 from txobserver.access import USERS_FEATURE
+from txobserver.actions import CERTIFICATES_FEATURE
 from txobserver.calls import CALLS_FEATURE
 
 WIRE_VERSION = 5
 OLDEST_VERSION = 5
 """Version 4 is that of 0.1.0, which speaks with its own version only."""
-FEATURES: frozenset[str] = frozenset({CALLS_FEATURE, USERS_FEATURE})
+FEATURES: frozenset[str] = frozenset({CALLS_FEATURE, USERS_FEATURE, CERTIFICATES_FEATURE})
 """What this version of txha knows beside the newest version of the protocol."""
 INTRODUCTIONS = "introductions"
 """A feature of a node's door for clients, which the core does not know: other nodes may say there where a client comes
 from that they pass on."""
+
+INTRODUCTIONS_TLS = "introductions_tls"
+"""The same over TLS: what they say there, how each client has come, is understood. ``Hello`` says where."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=0):
@@ -29,7 +33,8 @@ class Hello(msgspec.Struct, array_like=True, tag=0):
 
     ``version`` is the newest that it speaks and ``oldest`` the oldest; 0, from 0.1.0, says that ``version`` is the only
     one. No version in common is refused with a sentence, another cluster as well, and so is a cluster of the same name
-    that was founded apart (``cluster_id``, see ``ha.membership.record.Record``).
+    that was founded apart (``cluster_id``, see ``ha.membership.record.Record``). ``amqps_port`` is 0 where no client is
+    served by TLS.
     """
 
     version: int
@@ -40,6 +45,8 @@ class Hello(msgspec.Struct, array_like=True, tag=0):
     cluster_id: str = ""
     oldest: int = 0
     features: list[str] = []
+    amqps_host: str = ""
+    amqps_port: int = 0
 
 
 class Agreed(NamedTuple):

@@ -16,7 +16,7 @@ class StillTime:
         return self.now
 
 
-def arrivals(most: int = 2000, of_one: int = 1000, time: StillTime | None = None) -> Arrivals:
+def arrivals(most: int = 2000, of_one: int = 1000, time: StillTime | None = None, cluster: str = "c") -> Arrivals:
     """So many at a time, and of one address."""
-    settings = AmqpSettings(max_unauthenticated=most, max_unauthenticated_per_address=of_one)
+    settings = AmqpSettings(cluster=cluster, max_unauthenticated=most, max_unauthenticated_per_address=of_one)
     return Arrivals(settings, time or StillTime())

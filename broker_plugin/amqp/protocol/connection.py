@@ -120,7 +120,8 @@ class Connection(LoggingIn):
             return len(data)
         self._move("header")
         said = self.settings
-        self.send(encode_method(handshake.start(said.cluster, said.cluster_id, self._history), 0))
+        start = handshake.start(said.cluster, said.cluster_id, self._history, self.certified)
+        self.send(encode_method(start, 0))
         return len(PROTOCOL_HEADER)
 
     def _read_frames(self, data: bytes, at: int, most: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pamqp.commands import Connection
 
-from broker_plugin.amqp.protocol.sasl import MECHANISMS
+from broker_plugin.amqp.protocol.sasl import mechanisms
 from broker_plugin.amqp.protocol.settings import FRAME_MIN_SIZE, AmqpSettings
 from broker_plugin.embedded.errors import AmqpError
 from txobserver.table import Table
@@ -69,14 +69,17 @@ UNTOLD = History()
 """Of a broker that stands alone."""
 
 
-def start(cluster: str = "", cluster_id: str = "", history: History = UNTOLD) -> Connection.Start:
+def start(
+    cluster: str = "", cluster_id: str = "", history: History = UNTOLD, certified: str | None = None
+) -> Connection.Start:
     """connection.start. ``cluster`` is told as RabbitMQ tells it, so that a client knows two ways to one broker.
 
     An operator may have given the name twice: ``cluster_id``, which is this broker's own, tells two clusters apart.
+    ``certified``: whom the client's certificate stands for.
     """
     known = {"cluster_name": cluster, "cluster_id": cluster_id, **history._asdict()}
     named = {name: told for name, told in known.items() if told}
-    return Connection.Start(0, 9, {**SERVER_PROPERTIES, **named}, MECHANISMS, "en_US")
+    return Connection.Start(0, 9, {**SERVER_PROPERTIES, **named}, mechanisms(certified), "en_US")
 
 
 def capabilities(start_ok: Connection.StartOk) -> Mapping[str, Any]:

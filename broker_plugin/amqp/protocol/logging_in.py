@@ -26,6 +26,7 @@ UPDATE_SECRET = 0x000A0046
 class LoggingIn(ClientConnection):
     """``address`` is the host that the client connects from, "" in this process; ``user``: whom it has logged in as.
 
+    ``certified``: whom its certificate stands for, which may log in so (EXTERNAL); None where it has given none.
     ``logins``: those of the node, or of this connection alone.
     """
 
@@ -36,6 +37,7 @@ class LoggingIn(ClientConnection):
         self.state = CONNECTION_TABLE.start
         self.address = address
         self.user = ""
+        self.certified: str | None = None
         self._number: int | None = None
         self._logins = logins or Logins(settings.users)
         self._refused: LoginRefused | None = None
@@ -46,7 +48,7 @@ class LoggingIn(ClientConnection):
         self._capabilities = handshake.capabilities(method)
         self.held_back = self._asking = True
         try:
-            self._logins.judge(method, self.address, self._judged, self._waits_for_verdict)
+            self._logins.judge(method, self.address, self._judged, self._waits_for_verdict, self.certified)
         except AmqpError:
             self.held_back = False
             raise

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 from pamqp.commands import Connection
 
 from broker_plugin.amqp.protocol.passwords import matches
-from broker_plugin.amqp.protocol.sasl import MECHANISMS, Credentials, read_credentials
+from broker_plugin.amqp.protocol.sasl import EXTERNAL, Credentials, mechanisms, read_credentials
 from broker_plugin.embedded.errors import AmqpError
 
 LOOPBACK_ONLY = "guest"
@@ -141,14 +141,19 @@ class Logins:
         address: str,
         then: Callable[[str | LoginRefused], None],
         wanted: Callable[[], bool] = always,
+        certified: str | None = None,
     ) -> None:
         """Call ``then`` with the user of a login from this address ("": from this process), or with the refusal.
 
-        At once or, where the password is verified elsewhere, later. 503 for an unknown mechanism.
+        At once or, where the password is verified elsewhere, later. 503 for a mechanism that was not offered.
+        ``certified``: whom the client's certificate stands for.
         """
         mechanism = start_ok.mechanism
-        if mechanism not in MECHANISMS.split():
+        if mechanism not in mechanisms(certified).split():
             raise AmqpError(503, f"unknown authentication mechanism '{mechanism}'")
+        if mechanism == EXTERNAL:
+            then(self._certified(certified or "", address))
+            return
         credentials = credentials_in(start_ok)
         if credentials is None:
             then(self.refused("", address, mechanism, "it cannot be read"))
@@ -163,6 +168,14 @@ class Logins:
             then(user if right else self.refused(user, address, mechanism, why))
 
         self.verify(credentials, address, verified, wanted)
+
+    def _certified(self, user: str, address: str) -> str | LoginRefused:
+        """There must be such a user, who may come from there; no password is asked for."""
+        if not may_come_from(user, address):
+            return self.refused(user, address, EXTERNAL, f"{LOOPBACK_ONLY} can only log in from loopback")
+        if self.number(user) is None:
+            return self.refused(user, address, EXTERNAL, "its certificate (EXTERNAL) stands for no user that there is")
+        return user
 
     def verify(
         self,

@@ -1,4 +1,7 @@
-"""SASL PLAIN and AMQPLAIN (RabbitMQ, "Authentication mechanisms")."""
+"""SASL PLAIN, AMQPLAIN and EXTERNAL (RabbitMQ, "Authentication mechanisms").
+
+EXTERNAL is for a client whose certificate has been verified and has a name for its user; what it responds is not read.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,12 @@ from typing import NamedTuple
 from broker_plugin.embedded.field_table import read_table
 
 MECHANISMS = "AMQPLAIN PLAIN"
+EXTERNAL = "EXTERNAL"
+
+
+def mechanisms(certified: str | None) -> str:
+    """Those that are offered to a client whose certificate says that it is this user; None: it has no such one."""
+    return MECHANISMS if certified is None else f"{MECHANISMS} {EXTERNAL}"
 
 
 class Credentials(NamedTuple):

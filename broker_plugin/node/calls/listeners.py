@@ -24,18 +24,20 @@ BACKLOG = 1024
 
 
 class ListenerAddress(NamedTuple):
-    """Where a listener is opened."""
+    """Where a listener is opened, and whether its clients come with TLS."""
 
     host: str
     port: int
+    tls: bool = False
 
 
 class Listeners:
-    """NodeAction of ``listener``. ``make``: for one more client, None before the node takes any; ``retry``: seconds
-    between two attempts at the start."""
+    """NodeAction of ``listener``. ``make``: for one more client, None before the node takes any; ``make_secured``: for
+    one that comes with TLS; ``retry``: seconds between two attempts at the start."""
 
     def __init__(self, guard: Guard, addresses: Mapping[str, ListenerAddress], retry: float) -> None:
         self.make: Callable[[], GuardedProtocol] | None = None
+        self.make_secured: Callable[[], GuardedProtocol] | None = None
         self._guard = guard
         self._addresses = addresses
         self._retry = retry
@@ -113,13 +115,14 @@ class Listeners:
             await asyncio.sleep(self._retry)
 
     async def _listen(self, name: str) -> None:
-        host, port = self._address(name)
+        host, port, tls = self._address(name)
         if name in self._open:
             return
-        if self.make is None or self._stopped:
+        make = self.make_secured if tls else self.make
+        if make is None or self._stopped:
             raise ActionFailed("this node takes no clients at the moment")
         try:
-            server = await self._guard.create_server(self.make, host, port, backlog=BACKLOG)
+            server = await self._guard.create_server(make, host, port, backlog=BACKLOG)
         except (OSError, UnicodeError) as error:  # the second: a host that is no name
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise ActionFailed(

@@ -84,7 +84,8 @@ class DoorAdmin:
         """In few numbers: it is asked often, and also where there are very many queues."""
         core, config, record = self._core, self._config, self._core.record
         ready_set = [member.node for member in record.ready] if record else []
-        listening = [config.amqp.port, *(config.listeners[name].port for name in self._listeners.opened)]
+        own = [port for _, port in config.amqp.addresses]
+        listening = [*own, *(config.listeners[name].port for name in self._listeners.opened)]
         return {
             "name": core.member.node,
             "cluster": config.cluster,

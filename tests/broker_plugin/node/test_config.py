@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from broker_plugin.node.client_settings import amqp_settings
 from broker_plugin.node.config import (
     INVARIANTS,
-    SHORTEST,
     Address,
     Amqp,
     ConfigError,
@@ -21,6 +20,7 @@ from broker_plugin.node.config import (
     switch_invariants,
 )
 from broker_plugin.node.shell import TICK
+from broker_plugin.node.timing import SHORTEST
 from broker_plugin.node.users import read_users
 from ha.effects import CompareAndSet, Effect
 from ha.membership.candidate import Candidate

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from broker_plugin.coordination.renewer import LATE
-from broker_plugin.node.config import SHORTEST, ConfigError, NodeConfig, parse_config
+from broker_plugin.node.config import ConfigError, NodeConfig, parse_config
+from broker_plugin.node.timing import SHORTEST
 from ha.membership.watchdog import Renewals
 from ha.settings import Settings
 from txobserver.work_limits import WorkLimits

@@ -12,7 +12,8 @@ import pytest
 from broker_plugin.amqp.protocol.introductions import Introducer
 from broker_plugin.node.doors import Doors
 from broker_plugin.node.passing import PassOn, Refuse, Serve, Verdict
-from ha.messages.greeting import INTRODUCTIONS, greeting
+from broker_plugin.node.passing_tls import SecureWay
+from ha.messages.greeting import INTRODUCTIONS, INTRODUCTIONS_TLS, greeting
 
 SERVING = SimpleNamespace(point=SimpleNamespace(serving=True))
 CLOSING = SimpleNamespace(point=SimpleNamespace(serving=False))
@@ -22,17 +23,30 @@ INTRODUCER = Introducer("b", b"key")
 UNGREETED = SimpleNamespace(attached=True, primary="c")
 
 
-def verdict(state: str, primary: Any, backup: Any, clients: str = "proxy", features: Sequence[str] = ()) -> Verdict:
+def verdict(
+    state: str,
+    primary: Any,
+    backup: Any,
+    clients: str = "proxy",
+    features: Sequence[str] = (),
+    amqps_port: int = 0,
+    dialled: Any = None,
+    introducer: Introducer = INTRODUCER,
+) -> Verdict:
     doors: Any = Doors.__new__(Doors)
     looked: list[None] = []
     shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
     leading = primary and SimpleNamespace(primary=primary)
     following = backup and SimpleNamespace(backup=backup)
     core = SimpleNamespace(state=state, leading=leading, following=following, generation=7)
-    links = SimpleNamespace(greetings={"a": msgspec.structs.replace(greeting("c", "a", "h", 5672), features=features)})
+    hello = msgspec.structs.replace(
+        greeting("c", "a", "h", 5672), features=features, amqps_host="s", amqps_port=amqps_port
+    )
+    links = SimpleNamespace(greetings={"a": hello})
     doors._parts = core, shell, None, links
     doors._clients = SimpleNamespace(verdict=lambda generation: Serve(verdict))
-    doors._refuse, doors._introducer = clients == "refuse", INTRODUCER
+    doors._refuse, doors._introducer = clients == "refuse", introducer
+    doors._dialled = dialled
     found: Verdict = doors.decide()
     assert looked == [None], "a node that was stopped may have lost its lease"
     return found
@@ -68,3 +82,24 @@ def test_clients_are_introduced_to_a_primary_that_knows_what_that_is() -> None:
     assert found == PassOn("h", 5672, 7, INTRODUCER, "a")
     found = verdict("ready", None, ATTACHED, features=["another"])
     assert isinstance(found, PassOn) and found.introducer is None
+
+
+def test_clients_go_by_tls_where_both_nodes_can() -> None:
+    """Where the primary says that it listens, and understands there how a client has come."""
+    features, options = [INTRODUCTIONS, INTRODUCTIONS_TLS], dict[str, Any]
+    secure = SecureWay("s", 5671, "a", "c", INTRODUCER, options)
+    found = verdict("ready", None, ATTACHED, features=features, amqps_port=5671, dialled=options)
+    assert found == PassOn("h", 5672, 7, INTRODUCER, "a", secure)
+    for part in (
+        verdict("ready", None, ATTACHED, features=features, amqps_port=5671),
+        verdict("ready", None, ATTACHED, features=features, dialled=options),
+        verdict("ready", None, ATTACHED, features=[INTRODUCTIONS], amqps_port=5671, dialled=options),
+    ):
+        assert part == PassOn("h", 5672, 7, INTRODUCER, "a")
+
+
+def test_a_node_without_a_secret_introduces_none_in_clear() -> None:
+    features, options = [INTRODUCTIONS, INTRODUCTIONS_TLS], dict[str, Any]
+    none = Introducer("b", None)
+    found = verdict("ready", None, ATTACHED, "proxy", features, 5671, options, none)
+    assert found == PassOn("h", 5672, 7, None, "a", SecureWay("s", 5671, "a", "c", none, options))

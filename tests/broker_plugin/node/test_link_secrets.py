@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker_plugin.amqp.protocol.introductions import IntroductionRefused
+from broker_plugin.amqp.protocol.introductions import (
+    Carrier,
+    ClientWay,
+    Introduced,
+    Introducer,
+    IntroductionRefused,
+    introduction_key,
+)
 from broker_plugin.node import main
 from broker_plugin.node.config import SECRET_FILE, Address, ConfigError, NodeConfig, load_config
 from broker_plugin.node.link_secrets import introducer_of, introductions_of, link_secrets, make_secret
@@ -124,6 +131,19 @@ def test_nodes_introduce_clients_by_the_secrets_by_which_they_link() -> None:
     assert not believes([new], old) and not believes([old], by(READ))
 
 
+def test_a_nodes_certificate_introduces_clients_where_no_secret_does() -> None:
+    """Certificates stand in for the secret, for which the links have an empty one."""
+    line = introducer_of(LinkSecrets([b""]), "b", "id").line(b"0" * 32, "a", "192.0.2.1", 1, ClientWay(True))
+    by_certificate, by_secret = (introductions_of(LinkSecrets([each]), "a", "id") for each in (b"", by(ONE)))
+    assert by_certificate.read(line, b"0" * 32, Carrier(True, "b")).host == "192.0.2.1"
+    empty = Introducer("b", introduction_key(b"", "id")).line(b"0" * 32, "a", "192.0.2.1", 1, ClientWay(True))
+    for wrong, carrier in ((line, Carrier(True)), (empty, Carrier(True, "b")), (empty, Carrier(True))):
+        with pytest.raises(IntroductionRefused):
+            by_certificate.read(wrong, b"0" * 32, carrier)
+    with pytest.raises(IntroductionRefused):
+        by_secret.read(line, b"0" * 32, Carrier(True, "b"))
+
+
 async def test_a_node_greets_as_one_that_is_told_where_clients_come_from_and_of_alarms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +156,7 @@ async def test_a_node_greets_as_one_that_is_told_where_clients_come_from_and_of_
     hello = node.links.hello
     assert hello.features == sorted([ALARMS_FEATURE, INTRODUCTIONS, *FEATURES])
     line = introducer_of(node._credentials.secrets, "b", hello.cluster_id).line(b"0" * 32, "a", "192.0.2.1", 1)
-    assert node.clients.arrivals.introductions.read(line, b"0" * 32) == ("b", "192.0.2.1", 1)
+    assert node.clients.arrivals.introductions.read(line, b"0" * 32) == Introduced("b", "192.0.2.1", 1)
     node._coordination.close = lambda: None
     await node._started.aclose()
 

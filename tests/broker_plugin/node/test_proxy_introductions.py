@@ -189,7 +189,7 @@ async def test_a_client_that_comes_through_two_nodes_is_introduced_by_its_own_ad
     assert not told, "it has not said a word itself"
     writer.write(HEADER)
     assert await reader.readexactly(5) == b"start"
-    assert told == [("b", "192.0.2.7", 4711)]
+    assert told == [Introduced("b", "192.0.2.7", 4711)]
 
 
 async def test_a_door_judges_a_client_by_the_address_of_its_introduction(network: Network) -> None:

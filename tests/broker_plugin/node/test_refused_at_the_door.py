@@ -82,7 +82,7 @@ def passing(logins: Logins) -> tuple[FrontDoor, Wire, Wire, Later]:
     door.connection_made(client)
     side: Any = PrimarySide.__new__(PrimarySide)
     side.guard, side._door, side._transport, side._reached, side._closed = guard, door, primary, True, False
-    side._introduction, side._dialling = None, Wire()
+    side._introduction, side._dialling, side._wrong = None, Wire(), False
     side._dialling.cancel = lambda: None
     door._other = side
     door.data_received(HEADER)

@@ -78,3 +78,24 @@ def test_a_greeting_of_0_1_0_is_understood_and_names_one_version_and_no_features
     old = decode_greeting(msgspec.msgpack.encode([0, 4, "cluster", "b", "h", 1, "feed"]))
     assert isinstance(old, Hello) and (old.version, old.oldest, old.features) == (4, 0, [])
     assert msgspec.to_builtins(greeting("cluster", "a", "h", 1))[1] == WIRE_VERSION != 4
+
+
+class EarlierHello(msgspec.Struct, array_like=True, tag=0):
+    """As release 0.1.0 reads it (0bd109e8)."""
+
+    version: int
+    cluster: str
+    node: str
+    amqp_host: str
+    amqp_port: int
+    cluster_id: str = ""
+    oldest: int = 0
+    features: list[str] = []
+
+
+def test_an_earlier_node_leaves_out_where_clients_are_served_by_tls() -> None:
+    ours = msgspec.structs.replace(greeting("c", "a", "h", 1), amqps_host="s", amqps_port=5671)
+    theirs = msgspec.msgpack.decode(msgspec.msgpack.encode(ours), type=EarlierHello)
+    assert (theirs.node, theirs.amqp_port, theirs.features) == ("a", 1, ours.features)
+    back = decode_greeting(msgspec.msgpack.encode(theirs))
+    assert isinstance(back, Hello) and (back.amqps_host, back.amqps_port) == ("", 0)

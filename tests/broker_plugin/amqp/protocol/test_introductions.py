@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from broker_plugin.amqp.protocol.introductions import (
     ASK,
+    LONGEST_CERTIFIED,
     LONGEST_LINE,
     Beginning,
+    Carrier,
+    ClientWay,
     Introduced,
     Introducer,
     Introduction,
@@ -56,7 +59,7 @@ def test_all_of_it_may_come_in_pieces() -> None:
     line = lines.pop()
     assert line is not None and not any(lines)
     taken = [end.take(line[at : at + 1]) for at in range(len(line))]
-    assert taken.pop().introduced == ("n", "::1", 1) and all(each == Beginning() for each in taken)
+    assert taken.pop().introduced == Introduced("n", "::1", 1) and all(each == Beginning() for each in taken)
 
 
 @pytest.mark.parametrize("said", [HEADER, b"", b"A", b"TXHA 1 x", b"GET / HTTP/1.0\r\n\r\n", b"TXHO"])
@@ -74,7 +77,7 @@ def test_a_beginning_that_may_become_one_is_kept() -> None:
 
 def test_names_and_zones_of_addresses_are_made_plain() -> None:
     line = Introducer("node 2 ä", KEY).line(NONCE, "p 1", "fe80::1%eth0", 1)
-    assert told(line, "p 1") == ("node 2 ä".encode().hex(), "fe80::1", 1)
+    assert told(line, "p 1") == Introduced("node 2 ä".encode().hex(), "fe80::1", 1)
 
 
 def test_a_line_of_another_secret_is_refused() -> None:
@@ -143,3 +146,84 @@ def test_any_octets_are_read(data: bytes) -> None:
         end.take(data)
     except IntroductionRefused:
         pass
+
+
+# -- on encrypted connections
+
+ENCRYPTED = Carrier(True)
+CERTIFIED = Introducer("n", None)
+
+
+def way_line(way: ClientWay, introducer: Introducer | None = None) -> bytes:
+    return (introducer or Introducer("n", KEY)).line(NONCE, "p", "192.0.2.1", 1, way)
+
+
+def refused_by(line: bytes, carrier: Carrier, introductions: Introductions | None = None) -> str:
+    with pytest.raises(IntroductionRefused) as found:
+        (introductions or Introductions("p", [KEY])).read(line, NONCE, carrier)
+    return str(found.value)
+
+
+@pytest.mark.parametrize("name", [None, "bob", "-", "%2D", "CN=bob,O=a b", "Zoë\r\n", "x" * LONGEST_CERTIFIED])
+@pytest.mark.parametrize("carrier", [ENCRYPTED, Carrier(True, "n")])
+def test_how_a_client_has_come_is_told_as_it_is(name: str | None, carrier: Carrier) -> None:
+    end = Reception(Introductions("p", [KEY]), lambda: NONCE, carrier)
+    introduction = Introduction(Introducer("n", KEY), "p", "192.0.2.1", 1, ClientWay(True, name))
+    line = introduction.take(end.take(ASK).answer)
+    assert line is not None and len(line) <= LONGEST_LINE
+    assert end.take(line + HEADER) == Beginning(b"", Introduced("n", "192.0.2.1", 1, ClientWay(True, name)), HEADER)
+
+
+def test_the_longest_line_is_read() -> None:
+    longest = Introducer("n" * 255, KEY).line(NONCE, "p" * 255, "h" * 64, 65535, ClientWay(True, "x" * 1024))
+    assert len(longest) < LONGEST_LINE
+    assert Introductions("p" * 255, [KEY]).read(longest, NONCE, ENCRYPTED).way.certified == "x" * 1024
+
+
+@pytest.mark.parametrize("name", ["x" * (LONGEST_CERTIFIED + 1), "ä" * 171, ""])
+def test_a_name_that_no_user_can_have_is_not_told(name: str) -> None:
+    found = Introductions("p", [KEY]).read(way_line(ClientWay(True, name)), NONCE, ENCRYPTED)
+    assert found.way == ClientWay(True)
+
+
+def test_one_that_came_in_clear_has_no_name() -> None:
+    assert Introductions("p", [KEY]).read(way_line(ClientWay()), NONCE, ENCRYPTED).way == ClientWay()
+    forged = way_line(ClientWay(False, "bob"))
+    assert b" clear bob " in forged and "none that a node makes" in refused_by(forged, ENCRYPTED)
+
+
+def test_a_way_is_believed_on_an_encrypted_connection_alone() -> None:
+    assert "this is none" in refused_by(way_line(ClientWay(True, "bob")), Carrier())
+    assert "this is none" in refused_by(way_line(ClientWay()), Carrier())
+
+
+def test_a_line_without_a_way_says_nothing_of_it() -> None:
+    """Not even on an encrypted connection: an earlier version says nothing of how its clients come."""
+    line = Introducer("n", KEY).line(NONCE, "p", "192.0.2.1", 1)
+    assert Introductions("p", [KEY]).read(line, NONCE, Carrier(True, "n")).way == ClientWay(False, None)
+
+
+def test_the_certificate_is_that_of_the_node_that_introduces() -> None:
+    line = way_line(ClientWay(True, "bob"))
+    assert "that of node m" in refused_by(line, Carrier(True, "m"))
+    assert Introductions("p", [KEY]).read(line, NONCE, Carrier(True, "n")).node == "n"
+
+
+def test_a_certificate_stands_in_for_the_secret_where_there_is_none() -> None:
+    line, none = way_line(ClientWay(True, "bob"), CERTIFIED), Introductions("p", (), certificates=True)
+    assert none.believed and CERTIFIED.by_certificate
+    assert none.read(line, NONCE, Carrier(True, "n")).way.certified == "bob"
+    assert "the certificate of a node" in refused_by(line, ENCRYPTED, none), "a client, whatever its certificate"
+    assert "that of node m" in refused_by(line, Carrier(True, "m"), none)
+    assert "the certificate of a node" in refused_by(line, Carrier(False, "n"), none)
+    assert "the certificate of a node" in refused_by(line, Carrier(True, "n")), "there is a secret"
+    assert "secret of this cluster" in refused_by(way_line(ClientWay(True, "bob")), Carrier(True, "n"), none)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 255))
+def test_no_changed_line_with_a_way_is_believed(at: int, octet: int) -> None:
+    line = bytearray(way_line(ClientWay(True, "bob")))
+    same = line[at % len(line)] == octet
+    line[at % len(line)] = octet
+    if not same:
+        refused_by(bytes(line), ENCRYPTED)

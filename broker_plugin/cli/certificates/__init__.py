@@ -1,0 +1,1 @@
+"""``txha certificates``: a small authority for people who have none."""

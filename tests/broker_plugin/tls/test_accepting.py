@@ -1,0 +1,339 @@
+"""Connections that are encrypted when they come, on asyncio's loop and on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import uvloop
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from broker_plugin.guard import GuardedProtocol
+from broker_plugin.tls import accepting
+from broker_plugin.tls.accepting import TlsDoor, TlsRefusals, dialled
+from broker_plugin.tls.contexts import Asking, Contexts
+from broker_plugin.tls.peer_certificate import certificate_of
+from tests.support.certificates import Authority
+from tests.support.guards import StrictGuard
+
+Scene = Callable[["Listening"], Awaitable[None]]
+BYTES = 3 << 20
+
+
+class Counted:
+    """Newcomers, of which ``most`` have room."""
+
+    def __init__(self) -> None:
+        self.there: dict[TlsDoor, None] = {}
+        self.most = 1000
+        self.came = 0
+
+    def arrive(self, door: TlsDoor, transport: asyncio.BaseTransport) -> bool:
+        self.came += 1
+        self.there[door] = None
+        if len(self.there) > self.most:
+            next(iter(self.there)).abort()
+        return True
+
+    def leave(self, door: TlsDoor) -> None:
+        self.there.pop(door, None)
+
+
+class Echo(GuardedProtocol):
+    """Says back what it hears, and first whose certificate it has seen."""
+
+    def __init__(self, listening: Listening) -> None:
+        self.guard = listening.guard
+        self.lost = False
+        self._listening = listening
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        found = certificate_of(transport)
+        self._listening.names.append(None if found is None else found.common_name)
+        self._listening.made.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)  # type: ignore[attr-defined]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+
+
+class Listening:
+    def __init__(self, directory: Path, asking: Asking = "ignore") -> None:
+        self.authority = Authority(directory / "ours")
+        self.stranger = Authority(directory / "theirs")
+        self.contexts = Contexts(self.authority.issue("node-1"))
+        self.asking: Asking = asking
+        self.guard = StrictGuard()
+        self.newcomers = Counted()
+        self.names: list[str | None] = []
+        self.made: list[Echo] = []
+        self.refusals = TlsRefusals("clients")
+
+    async def __aenter__(self) -> Listening:
+        self.server = await self.guard.create_server(self._door, "127.0.0.1", 0)
+        self.port = self.server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.server.close()
+
+    def _door(self) -> TlsDoor:
+        context = lambda: self.contexts.clients(self.asking)  # noqa: E731
+        return TlsDoor(self.guard, context, lambda: Echo(self), self.newcomers, self.refusals)
+
+    async def connect(self, context: ssl.SSLContext) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=context, server_hostname="localhost")
+
+    async def echo(self, context: ssl.SSLContext, said: bytes = b"hello") -> bytes:
+        reader, writer = await self.connect(context)
+        writer.write(said)
+        try:
+            return await asyncio.wait_for(reader.readexactly(len(said)), 20)
+        finally:
+            writer.close()
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
+    """Runs a scene on this loop."""
+
+    def run(scene: Scene, asking: Asking = "ignore") -> None:
+        async def within() -> None:
+            async with Listening(tmp_path, asking) as listening:
+                await scene(listening)
+
+        (uvloop.run if request.param == "uvloop" else asyncio.run)(within())
+
+    return run
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_what_is_said_comes_through_however_much_it_is(play: Callable[..., None]) -> None:
+    async def scene(listening: Listening) -> None:
+        assert await listening.echo(listening.authority.client()) == b"hello"
+        much = bytes(range(256)) * (BYTES // 256)
+        assert await listening.echo(listening.authority.client(), much) == much
+        assert listening.names == [None, None]
+        assert not listening.newcomers.there and listening.newcomers.came == 2
+        await until(lambda: all(each.lost for each in listening.made))
+
+    play(scene)
+
+
+def test_what_comes_with_the_last_of_the_handshake_is_not_lost(play: Callable[..., None]) -> None:
+    """A client may say its first word in the segment that ends its handshake, and go at once."""
+
+    async def scene(listening: Listening) -> None:
+        for _ in range(20):
+            said = await asyncio.to_thread(_at_once, listening.port, listening.authority.client())
+            assert said == b"first word"
+
+    play(scene)
+
+
+def _at_once(port: int, context: ssl.SSLContext) -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    secured = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", port), 20) as connected:
+        while True:
+            try:
+                secured.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                connected.sendall(outgoing.read())
+                incoming.write(connected.recv(1 << 16))
+        secured.write(b"first word")
+        connected.sendall(outgoing.read())
+        while True:
+            try:
+                return secured.read(100)
+            except ssl.SSLWantReadError:
+                incoming.write(connected.recv(1 << 16))
+
+
+def test_a_reload_holds_for_connections_that_come_from_then_on(play: Callable[..., None]) -> None:
+    async def scene(listening: Listening) -> None:
+        reader, writer = await listening.connect(listening.authority.client())
+        listening.contexts.files = listening.stranger.issue("node-1")
+        listening.contexts.reload()
+        assert await listening.echo(listening.stranger.client()) == b"hello"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await listening.echo(listening.authority.client())
+        writer.write(b"still here")
+        assert await reader.readexactly(10) == b"still here"
+        writer.close()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("asking", ["ask", "require"])
+def test_a_verified_certificate_says_who_it_is(play: Callable[..., None], asking: Asking) -> None:
+    async def scene(listening: Listening) -> None:
+        await listening.echo(listening.authority.client(listening.authority.issue("alice")))
+        assert listening.names == ["alice"]
+
+    play(scene, asking)
+
+
+def refused(listening: Listening, name: str) -> ssl.SSLContext:
+    ours = listening.authority
+    made = {
+        "of a stranger": lambda: listening.stranger.issue("alice"),
+        "expired": lambda: ours.issue("alice", until=timedelta(hours=-1)),
+        "not valid yet": lambda: ours.issue("alice", since=timedelta(hours=1)),
+        "of a server": lambda: ours.issue("alice", usages=(ExtendedKeyUsageOID.SERVER_AUTH,)),
+    }
+    return ours.client(made[name]())
+
+
+@pytest.mark.parametrize("name", ["of a stranger", "expired", "not valid yet", "of a server"])
+@pytest.mark.parametrize("asking", ["ask", "require"])
+def test_a_certificate_that_is_not_good_is_refused_with_one_line(
+    play: Callable[..., None], asking: Asking, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(listening: Listening) -> None:
+        context = refused(listening, name)
+        for _ in range(3):
+            with pytest.raises((OSError, asyncio.IncompleteReadError)):
+                await listening.echo(context)
+        assert not listening.made
+        await until(lambda: not listening.newcomers.there)
+
+    play(scene, asking)
+    lines = [line for line in caplog.messages if "cannot be encrypted" in line]
+    assert len(lines) == 1 and "its certificate is not accepted" in lines[0] and "127.0.0.1" in lines[0]
+
+
+def test_one_without_a_certificate_is_refused_where_it_is_required(
+    play: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(listening: Listening) -> None:
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            await listening.echo(listening.authority.client())
+        await until(lambda: not listening.newcomers.there)
+        assert not listening.made
+
+    play(scene, "require")
+    assert "it gives no certificate" in caplog.text
+
+
+def test_one_without_a_certificate_is_welcome_where_it_is_asked_for(play: Callable[..., None]) -> None:
+    async def scene(listening: Listening) -> None:
+        assert await listening.echo(listening.authority.client()) == b"hello"
+        assert listening.names == [None]
+
+    play(scene, "ask")
+
+
+def test_tls_1_2_is_the_oldest(play: Callable[..., None]) -> None:
+    async def scene(listening: Listening) -> None:
+        version = ssl.TLSVersion.TLSv1_2
+        assert await listening.echo(listening.authority.client(maximum_version=version)) == b"hello"
+        old = listening.authority.client(minimum_version=ssl.TLSVersion.TLSv1, maximum_version=ssl.TLSVersion.TLSv1_1)
+        with pytest.raises(OSError):
+            await listening.echo(old)
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("said", "line"), [(b"AMQP\0\0\x09\x01", "it does not speak TLS"), (b"GET / HTTP/1.1\r\n\r\n", "it speaks HTTP")]
+)
+def test_what_is_no_tls_is_closed_at_once(
+    play: Callable[..., None], said: bytes, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(listening: Listening) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+        writer.write(said)
+        await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        await until(lambda: not listening.newcomers.there)
+
+    play(scene)
+    assert line in caplog.text
+
+
+def test_one_that_keeps_silent_has_an_end(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(accepting, "HANDSHAKE_SECONDS", 0.2)
+
+    async def scene(listening: Listening) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+        assert not listening.newcomers.there
+
+    play(scene)
+    assert "it has not finished its handshake" in caplog.text
+
+
+def test_one_that_keeps_silent_makes_room(play: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    """And the bound says so, not a line for each of them."""
+
+    async def scene(listening: Listening) -> None:
+        listening.newcomers.most = 2
+        silent = [await asyncio.open_connection("127.0.0.1", listening.port) for _ in range(5)]
+        assert await listening.echo(listening.authority.client()) == b"hello"
+        await until(lambda: len(listening.newcomers.there) <= 2)
+        ended = [asyncio.ensure_future(reader.read()) for reader, _ in silent]
+        await until(lambda: sum(each.done() for each in ended) >= 3)
+        for each, (_, writer) in zip(ended, silent, strict=True):
+            each.cancel()
+            writer.close()
+
+    play(scene)
+    assert "cannot be encrypted" not in caplog.text
+
+
+def test_one_that_goes_in_its_handshake_leaves_nothing(play: Callable[..., None]) -> None:
+    async def scene(listening: Listening) -> None:
+        for said in (b"", b"\x16\x03\x01\x02\x00"):
+            _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+            writer.write(said)
+            writer.close()
+        await until(lambda: listening.newcomers.came == 2 and not listening.newcomers.there)
+
+    play(scene)
+
+
+def test_a_node_dials_by_what_is_in_force(play: Callable[..., None]) -> None:
+    async def scene(listening: Listening) -> None:
+        listening.asking = "require"
+        heard: list[bytes] = []
+
+        class Dialled(GuardedProtocol):
+            guard = listening.guard
+
+            def data_received(self, data: bytes) -> None:
+                heard.append(data)
+
+        options = dialled(listening.contexts.dialling)
+        transport = await listening.guard.create_connection(Dialled, "127.0.0.1", listening.port, **options)
+        found = certificate_of(transport)
+        assert found is not None and found.common_name == "node-1" and found.serves and found.asks
+        transport.write(b"hello")
+        await until(lambda: heard == [b"hello"])
+        assert listening.names == ["node-1"]
+        transport.close()
+        listening.contexts.files = listening.authority.issue("node-1")._replace(authority=listening.stranger.file)
+        listening.contexts.reload()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await listening.guard.create_connection(
+                Dialled, "127.0.0.1", listening.port, **dialled(listening.contexts.dialling)
+            )
+
+    play(scene)

@@ -1,0 +1,101 @@
+"""What must be true of a certificate, its key and the authorities before they are in force."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from broker_plugin.tls.contexts import Contexts
+from broker_plugin.tls.files import TlsError, TlsFiles
+from tests.support.certificates import Authority
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def broken(name: str, authority: Authority, good: TlsFiles) -> tuple[TlsFiles, str]:
+    """Files that cannot be used, and what is said of them."""
+    directory = authority.directory
+    other = authority.issue("other")
+    if name == "missing":
+        return good._replace(certificate=directory / "none.pem"), "cannot be read: No such file"
+    if name == "key of another":
+        return good._replace(key=other.key), "does not belong to the certificate"
+    if name == "expired":
+        return authority.issue("old", until=timedelta(hours=-1)), "has expired at"
+    if name == "not yet":
+        return authority.issue("new", since=timedelta(hours=1)), "is valid from .* on, and not now"
+    if name == "no authority":
+        return good._replace(authority=other.certificate), "holds no certificate of an authority"
+    if name == "no certificate":
+        (directory / "text.pem").write_text("a text\n")
+        return good._replace(certificate=directory / "text.pem"), "holds no certificate in PEM"
+    if name == "no key":
+        return good._replace(key=_private(directory / "text.key", b"a text\n")), "holds no private key"
+    if name == "open to others":
+        other.key.chmod(0o644)
+        return other, "others than its owner may use"
+    if name == "passphrase":
+        key = load_pem_private_key(good.key.read_bytes(), None)
+        kept = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"word"))
+        return good._replace(key=_private(directory / "kept.key", kept)), "is encrypted"
+    assert name == "too large"
+    (directory / "large.pem").write_bytes(b"\n" * (1 << 21))
+    return good._replace(authority=directory / "large.pem"), "holds more than"
+
+
+def _private(path: Path, data: bytes) -> Path:
+    path.touch(0o600)
+    path.write_bytes(data)
+    return path
+
+
+NAMES = [
+    *("missing", "key of another", "expired", "not yet", "no authority", "no certificate"),
+    *("no key", "open to others", "passphrase", "too large"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_used_is_refused_in_a_sentence_and_changes_nothing(authority: Authority, name: str) -> None:
+    good = authority.issue("node-1")
+    contexts = Contexts(good)
+    before = contexts.in_force
+    contexts.files, said = broken(name, authority, good)
+    with pytest.raises(TlsError) as caught:
+        contexts.reload()
+    assert re.search(said, str(caught.value)) and "\n" not in str(caught.value)
+    assert contexts.in_force is before
+    with pytest.raises(TlsError, match=said):
+        Contexts(contexts.files)
+
+
+def test_a_reload_says_what_was_in_force(authority: Authority) -> None:
+    contexts = Contexts(authority.issue("node-1"))
+    first = contexts.in_force
+    authority.issue("node-1", until=timedelta(days=9))
+    assert contexts.reload() is first
+    second = contexts.in_force
+    assert contexts.not_after > first.material.not_after
+    assert contexts.use(first) is second and contexts.in_force is first
+    assert contexts.clients("ask") is first.clients["ask"] and contexts.dialling() is first.dialling
+
+
+def test_a_chain_may_stand_behind_the_certificate_and_others_before_the_authority(authority: Authority) -> None:
+    good = authority.issue("node-1")
+    good.certificate.write_bytes(good.certificate.read_bytes() + authority.file.read_bytes())
+    mixed = authority.directory / "mixed.pem"
+    leaf = authority.issue("other").certificate.read_bytes()
+    mixed.write_bytes("# Bäume\n".encode() + leaf + authority.file.read_bytes())
+    Contexts(good._replace(authority=mixed))
