@@ -11,10 +11,12 @@ import secrets
 import stat
 from pathlib import Path
 
-from ha.messages.proof import SHORTEST_SECRET
+from ha.messages.proof import CERTIFIED, SHORTEST_SECRET
 
 MARK = "@"
 """What a value begins with that names a file. Two of them stand for one, and no file is meant."""
+BY_CERTIFICATE = "certificate"
+"""Stands for a secret while certificates take its place, or it theirs"""
 _LONGEST = 65536
 """Characters that are read of a file: some, as /dev/zero, have no end."""
 _AT_A_TIME = 2
@@ -43,19 +45,20 @@ def read_secret(path: Path, what: str) -> str:
 def read_link_secrets(given: str) -> tuple[bytes, ...]:
     """The secrets of a link, of ``@FILE`` those that stand there: one, or two while one takes the other's place.
 
-    The first is the one to prove oneself by. Raises SecretFileError, which tells nothing of them.
+    The first is the one to prove oneself by. ``certificate`` stands for none. Raises SecretFileError, which tells
+    nothing of them.
     """
     named = given.startswith(MARK)
     words = (_read_private(Path(given[len(MARK) :])) if named else given).split()
     where = given[len(MARK) :] if named else "it"
     if not 1 <= len(words) <= _AT_A_TIME:
         raise SecretFileError(f"{where} must hold one secret, or two while one takes the other's place")
-    if any(len(word) < SHORTEST_SECRET for word in words):
+    if any(len(word) < SHORTEST_SECRET and word != BY_CERTIFICATE for word in words):
         raise SecretFileError(
             f"{where} holds a secret of fewer than {SHORTEST_SECRET} characters, which can be guessed: let a machine "
             "draw it, for example with head -c 32 /dev/urandom | base64"
         )
-    return tuple(word.encode() for word in words)
+    return tuple(CERTIFIED if word == BY_CERTIFICATE else word.encode() for word in words)
 
 
 def make_link_secret(path: Path) -> bool:

@@ -21,6 +21,9 @@ LOG_LEVEL: Final = "log_level"
 LISTENER: Final = "listener"
 HOOK: Final = "hook"
 FLAG: Final = "flag"
+CERTIFICATES: Final = "certificates"
+CERTIFICATES_FEATURE: Final = "certificates"
+"""What a node names that knows the action of this name."""
 FLAGS: dict[str, str] = {"calls": "every node takes part in cluster calls; one that does not is attached no more"}
 """The feature flags of this release, with what it means that one is raised. Each is a feature that nodes announce."""
 
@@ -30,7 +33,7 @@ class Action(NamedTuple):
 
     ``undone``: what was in force can be read, and running the operation with that undoes the action. An action that
     cannot be undone is recorded first and then run everywhere, and never aborts. ``named``: whether a call of it says
-    what it is about; None: it may.
+    what it is about; None: it may. ``feature``: what a node names that knows it; None: as old as calls themselves.
     """
 
     operation: str
@@ -39,6 +42,7 @@ class Action(NamedTuple):
     secrets: frozenset[str] = frozenset()
     undone: bool = True
     named: bool | None = None
+    feature: str | None = None
 
 
 class SetLogLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +65,10 @@ class RunHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RaiseFlag(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A flag is raised for good, so there is nothing to say but its name."""
+
+
+class ReloadCertificates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The files that each node's own configuration names are read again: there is nothing to say."""
 
 
 class ActionRegistry:
@@ -134,6 +142,7 @@ SHIPPED = ActionRegistry(
         Action(LISTENER, 1, SetListener, named=True),
         Action(HOOK, 1, RunHook, named=True),
         Action(FLAG, 1, RaiseFlag, undone=False, named=True),
+        Action(CERTIFICATES, 1, ReloadCertificates, named=False, feature=CERTIFICATES_FEATURE),
     ]
 )
-"""The actions of this release. Certificates are not among them: there are none yet."""
+"""The actions of this release."""

@@ -22,8 +22,12 @@ from broker_plugin.coordination.coordination_process import NAME_FILE
 from broker_plugin.http.app import metrics_app, operators_app
 from broker_plugin.http.asking import NodeClient
 from broker_plugin.http.protocol import KEEP_ALIVE_SECONDS, MOST_HEADER, BoundedProtocol
+from broker_plugin.http.secured import Secured
 from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.logs.http_events import HttpDoorListens, HttpDoorShut
+from broker_plugin.logs.tls_events import CertificateUnread
+from broker_plugin.tls.files import TlsError, TlsFiles
+from broker_plugin.tls.told import READ
 
 log = logging.getLogger("txha.http")
 PROCESS_NAME = "txha-http"
@@ -33,7 +37,7 @@ WAITING = 128
 
 
 class DoorSettings(msgspec.Struct, forbid_unknown_fields=True):
-    """What the node says. ``directory`` is the node's."""
+    """What the node says. ``directory`` is the node's; ``files``: certificate, key and authority, where it has TLS."""
 
     node: str
     directory: str
@@ -43,6 +47,9 @@ class DoorSettings(msgspec.Struct, forbid_unknown_fields=True):
     metrics_port: int | None
     log_level: str
     log_format: Literal["text", "json"]
+    tls: bool = False
+    metrics_tls: bool = False
+    files: list[str] = []
 
 
 class DoorServer(uvicorn.Server):
@@ -54,12 +61,12 @@ class DoorServer(uvicorn.Server):
         yield
 
 
-def server_of(app: ASGIApp) -> DoorServer:
-    """With all bounds, and no trust in headers that say where a client comes from."""
+def server_of(app: ASGIApp, secured: Secured | None = None) -> DoorServer:
+    """With all bounds, and no trust in headers that say where a client comes from. ``secured``: None without TLS."""
     return DoorServer(
         uvicorn.Config(
             app,
-            http=BoundedProtocol,
+            http=BoundedProtocol if secured is None else secured,  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -82,13 +89,16 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 async def serve(settings: DoorSettings) -> None:
-    """Until the node is gone. Raises OSError where it cannot listen."""
+    """Until the node is gone. Raises OSError where it cannot listen, TlsError."""
     node = NodeClient(Path(settings.directory))
-    served = [(server_of(operators_app(node)), listening(settings.host, settings.port))]
+    secured = Secured(TlsFiles(*map(Path, settings.files))) if settings.tls or settings.metrics_tls else None
+    operators = server_of(operators_app(node), secured if settings.tls else None)
+    served = [(operators, listening(settings.host, settings.port))]
     if settings.metrics_port is not None:
-        served.append((server_of(metrics_app(node)), listening(settings.metrics_host, settings.metrics_port)))
+        collector = server_of(metrics_app(node), secured if settings.metrics_tls else None)
+        served.append((collector, listening(settings.metrics_host, settings.metrics_port)))
     tell(log, logging.INFO, HttpDoorListens(", ".join(_shown(each) for _, each in served)))
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _end_with_the_node)
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _hear_the_node, secured)
     await asyncio.gather(*(server.serve([listener]) for server, listener in served))
 
 
@@ -97,10 +107,14 @@ def _shown(listener: socket.socket) -> str:
     return f"{host}:{port}"
 
 
-def _end_with_the_node() -> None:
-    """The node says nothing more: its end of the input is closed."""
-    if not os.read(sys.stdin.fileno(), 1024):
+def _hear_the_node(secured: Secured | None) -> None:
+    """It may say that its certificates have changed. When it says nothing more, its end of the input is closed."""
+    said = os.read(sys.stdin.fileno(), 1024)
+    if not said:
         os._exit(0)
+    if secured is not None:
+        for each in said:
+            secured.changed(each == READ[0])
 
 
 def _line() -> bytes:
@@ -127,6 +141,9 @@ def main() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         asyncio.run(serve(settings))
+    except TlsError as error:
+        tell(log, logging.ERROR, CertificateUnread(str(error)))
+        sys.exit(1)
     except OSError as error:
         tell(log, logging.ERROR, HttpDoorShut(error.strerror or str(error)))
         sys.exit(1)

@@ -61,6 +61,12 @@ OF_NODE = (
         "call_fails",
         "1 while a cluster call fails at this node, cannot be undone, or has set what is not so here",
     ),
+    Named(
+        "txha_certificate_expires_seconds",
+        "gauge",
+        "certificate_expires",
+        "Until the certificate in force at this node expires; less than 0 when it has",
+    ),
     Named("txha_transactions_open", "gauge", "transactions_open", "Transactions and branches that are not prepared"),
     Named("txha_transactions_prepared", "gauge", "transactions_prepared", "Those that are, and have not ended"),
     Named("txha_branches_in_doubt", "gauge", "branches_in_doubt", "Branches that are prepared and not decided"),

@@ -15,7 +15,7 @@ from broker_plugin.logs.http_events import (
     HttpDoorUnstarted,
 )
 from broker_plugin.logs.passing_events import PassingRefused
-from broker_plugin.logs.tls_events import TlsRefused
+from broker_plugin.logs.tls_events import CertificateExpires, CertificateInForce, CertificateUnread, TlsRefused
 from ha.log_events import LogEvent
 
 
@@ -365,7 +365,10 @@ NodeEvent = (
     | MemoryShort
     | StrangersClosed
     | PassingRefused
+    | CertificateInForce
+    | CertificateUnread
     | TlsRefused
+    | CertificateExpires
     | LoginsRefused
     | UnsupportedAccepted
     | PeerRefused

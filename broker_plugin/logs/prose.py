@@ -222,7 +222,16 @@ _SENTENCES: dict[type, Callable[..., str]] = {
         f"a client from {e.address} is not passed on{f' to {e.primary}' if e.primary else ''}: {e.reason}"
         f"{_unsaid(e.unsaid)}"
     ),
+    tls_events.CertificateInForce: lambda e: (
+        f"the {'former certificate is in force again' if e.undone else 'certificate that was read is in force'}, and "
+        f"expires at {e.not_after}"
+    ),
+    tls_events.CertificateUnread: lambda e: f"the HTTP door cannot use a certificate: {e.reason}",
     tls_events.TlsRefused: _tls_refused,
+    tls_events.CertificateExpires: lambda e: (
+        f"{e.file} is valid until {e.at}, {e.days} days from now: renew it and load it anew; connections that stand go "
+        "on then, and none is made with it any more"
+    ),
     node.FilesShort: lambda e: (
         f"{e.clients} clients fit in the limit of {e.limit} open files, and amqp.max_connections is "
         f"{e.max_connections}: allow {e.needed} open files (ulimit -n, LimitNOFILE), or fewer connections"

@@ -26,6 +26,8 @@ from broker_plugin.embedded.memory_budget import MemoryMarks
 from broker_plugin.node.amqp_config import MOST_LONG, Listener
 from broker_plugin.node.amqp_config import Amqp as Amqp
 from broker_plugin.node.http_config import Http
+from broker_plugin.node.peer_tls import KEY as PEER_TLS
+from broker_plugin.node.peer_tls import PeerTls, stands_in_for_the_secret
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
 from broker_plugin.node.timing import MOST_SECONDS, Section, Timing
@@ -60,6 +62,7 @@ class Address(Section):
     port: int = Field(ge=1, le=65535)
     secret: SecretStr | None = None
     read_secret: SecretStr | None = None
+    tls: PeerTls = False
 
 
 class PeerNode(Section):
@@ -219,7 +222,8 @@ class NodeConfig(BaseSettings):
     @model_validator(mode="after")
     def _tls_is_whole(self) -> NodeConfig:
         secured = [f"listeners.{name}.tls" for name, each in self.listeners.items() if each.tls]
-        check_tls(self.tls, self.amqp, secured, [])
+        others = [*([] if self.http is None else self.http.secured), *([] if self.peer.tls is False else [PEER_TLS])]
+        check_tls(self.tls, self.amqp, secured, others)
         return self
 
     @model_validator(mode="after")
@@ -298,9 +302,9 @@ def parse_config(
     except RecursionError:
         raise ConfigError(f"{path} is nested too deep") from None
     peer = values.get("peer")
-    if isinstance(peer, dict):
-        peer.setdefault("secret", MARK + SECRET_FILE)
     variables = _settings_in(os.environ if environment is None else environment)
+    if isinstance(peer, dict) and not stands_in_for_the_secret(values, variables, flags or {}):
+        peer.setdefault("secret", MARK + SECRET_FILE)
     found = sources(NodeConfig, values, variables, flags or {}, path.parent.absolute())
     try:
         return NodeConfig(_build_sources=(found, {}))

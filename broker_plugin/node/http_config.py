@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from broker_plugin.node.timing import Section
 
@@ -14,9 +14,22 @@ class Http(Section):
     port: int = Field(15672, ge=1, le=65535)
     metrics_host: str = Field("127.0.0.1", min_length=1)
     metrics_port: int | None = Field(None, ge=1, le=65535)
+    tls: bool = False
+    metrics_tls: bool = False
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Where it listens."""
         metrics = [] if self.metrics_port is None else [(self.metrics_host, self.metrics_port)]
         return [(self.host, self.port), *metrics]
+
+    @property
+    def secured(self) -> list[str]:
+        """The keys by which a port is encrypted."""
+        return [f"http.{key}" for key in ("tls", "metrics_tls") if getattr(self, key)]
+
+    @model_validator(mode="after")
+    def _each_has_an_effect(self) -> Http:
+        if self.metrics_tls and self.metrics_port is None:
+            raise ValueError("metrics_tls has no effect without metrics_port")
+        return self

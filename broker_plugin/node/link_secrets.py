@@ -8,8 +8,8 @@ from pydantic import SecretStr
 
 from broker_plugin.amqp.protocol.introductions import Introducer, Introductions, introduction_key
 from broker_plugin.node.config import Address, ConfigError, NodeConfig
-from ha.messages.proof import PEER, LinkSecrets
-from recovery.secret_file import MARK, SecretFileError, make_link_secret, read_link_secrets
+from ha.messages.proof import CERTIFIED, LinkSecrets
+from recovery.secret_file import BY_CERTIFICATE, MARK, SecretFileError, make_link_secret, read_link_secrets
 
 MISSING = (
     "peer.secret is missing, by which the nodes of a cluster prove themselves to each other: name its file, "
@@ -28,7 +28,16 @@ def link_secrets(config: NodeConfig) -> LinkSecrets:
         )
     peer = config.peer
     readers = () if peer.read_secret is None else _read("peer.read_secret", peer.read_secret)
-    return LinkSecrets(_read("peer.secret", _given(peer)), readers)
+    if CERTIFIED in readers:
+        raise ConfigError("peer.read_secret: a reader's certificate stands in for it where it is not given at all")
+    if peer.tls is True and peer.secret is None:
+        return LinkSecrets([CERTIFIED], readers)
+    found = _read("peer.secret", _given(peer))
+    if found[0] == CERTIFIED and peer.tls is not True:
+        raise ConfigError(f"peer.secret: {BY_CERTIFICATE} stands first only where peer.tls is true")
+    if CERTIFIED in found and peer.tls is False:
+        raise ConfigError(f"peer.secret: {BY_CERTIFICATE} stands for a secret only where there is peer.tls")
+    return LinkSecrets(found, readers)
 
 
 def make_secret(peer: Address) -> Path | None:
@@ -41,17 +50,16 @@ def make_secret(peer: Address) -> Path | None:
 
 
 def introducer_of(secrets: LinkSecrets, node: str, cluster_id: str) -> Introducer:
-    """What tells the primary where clients come from; it proves itself by the same secret as on a link.
-
-    Where there is none, since certificates stand in for it, by this node's certificate.
-    """
-    return Introducer(node, introduction_key(secrets.own, cluster_id) if secrets.own else None)
+    """What tells the primary where clients come from; it proves itself by the same secret as on a link, or by the
+    node's certificate."""
+    return Introducer(node, introduction_key(secrets.own, cluster_id) if secrets.own != CERTIFIED else None)
 
 
 def introductions_of(secrets: LinkSecrets, node: str, cluster_id: str) -> Introductions:
-    """Of other nodes to this one, which believes each secret by which they may link; else a node's certificate."""
-    keys = [introduction_key(secret, cluster_id) for secret in secrets.accepted(PEER) if secret]
-    return Introductions(node, keys, certificates=not keys)
+    """Of other nodes to this one, which believes each secret by which they may link, and certificates where those
+    stand in for it."""
+    keys = [introduction_key(secret, cluster_id) for secret in secrets.shared]
+    return Introductions(node, keys, secrets.by_certificate)
 
 
 def _given(peer: Address) -> SecretStr:
@@ -62,6 +70,8 @@ def _given(peer: Address) -> SecretStr:
 
 def _file(peer: Address) -> Path | None:
     """Where the secret stands; None where it has been given itself."""
+    if peer.tls is True and peer.secret is None:
+        return None
     given = _given(peer).get_secret_value()
     return Path(given[len(MARK) :]) if given.startswith(MARK) else None
 

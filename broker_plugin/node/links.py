@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker_plugin.guard import Guard
+from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.logs.events import PeerMute
 from broker_plugin.logs.formats import tell
+from broker_plugin.node.link_tls import LinkTls
 from broker_plugin.node.peer_alarms import PeerAlarms
 from broker_plugin.node.peer_protocol import Admit, OnReader, PeerProtocol, admit_all
 from broker_plugin.node.refusals import PeerRefusals
@@ -61,11 +62,28 @@ def fresh_nonce() -> bytes:
 
 @dataclass(frozen=True)
 class LinkCredentials:
-    """By what a node proves itself. ``nonce`` gives a new one for each connection; ``now`` seconds, for its log."""
+    """By what a node proves itself. ``nonce`` gives a new one for each connection; ``now`` seconds, for its log.
+
+    ``tls``: None where links are in clear.
+    """
 
     secrets: LinkSecrets
     nonce: Callable[[], bytes] = fresh_nonce
     now: Callable[[], float] = time.monotonic
+    tls: LinkTls | None = None
+
+    @property
+    def in_clear(self) -> bool:
+        """Whether anything may be said without TLS."""
+        return self.tls is None or not self.tls.only
+
+    def challenge(self, certified: bool = False) -> ListenerProof:
+        """For a connection that has come; ``certified``: over TLS."""
+        return ListenerProof(self.secrets, self.nonce(), certified)
+
+    def answer(self) -> DiallerProof:
+        """For one to a peer."""
+        return DiallerProof(self.secrets.own, PEER, self.nonce())
 
 
 class SealedStream:
@@ -156,11 +174,11 @@ class Links:
         for protocol in [*self._out.values(), *self._in]:
             protocol.close()
 
-    def _accepted(self) -> PeerProtocol:
+    def _accepted(self) -> GuardedProtocol:
         protocol = PeerProtocol(
             self._guard,
             self.hello,
-            ListenerProof(self._credentials.secrets, self._credentials.nonce()),
+            self._credentials.challenge() if self._credentials.in_clear else None,
             [peer.name for peer in self._peers],
             self._greeted,
             self._on_message,
@@ -176,7 +194,8 @@ class Links:
             del self._ungreeted[oldest]
             oldest.refuse(f"{UNGREETED} others have come that have not proved who they are either")
         self._guard.call_later(GREETING_SECONDS, protocol.close_unless_greeted)
-        return protocol
+        tls = self._credentials.tls
+        return protocol if tls is None else tls.accepted(self._guard, protocol, self._credentials.challenge(True))
 
     def _greeted(self, protocol: PeerProtocol, hello: Hello) -> None:
         self._ungreeted.pop(protocol, None)
@@ -212,13 +231,13 @@ class Links:
                     if not self._stopping:
                         self._on_link(peer.name, None)
 
-            proof = DiallerProof(self._credentials.secrets.own, PEER, self._credentials.nonce())
+            proof = self._credentials.answer() if self._credentials.in_clear else None
             dialled = PeerProtocol(
                 self._guard, self.hello, proof, [peer.name], greeted, _ignore, gone, refusals=self._dialling[peer.name]
             )
             try:
                 async with asyncio.timeout(LINKING_SECONDS):
-                    await self._guard.create_connection(lambda d=dialled: d, peer.host, peer.port)  # type: ignore[misc]
+                    await self._guard.create_connection(self._made(dialled, peer.name), peer.host, peer.port)
                     await met.wait()
                 await lost.wait()
                 delay, silent = FIRST_DELAY, False
@@ -229,6 +248,13 @@ class Links:
                 dialled.close()
                 delay = min(delay * 2, LAST_DELAY)
             await asyncio.sleep(delay)
+
+    def _made(self, dialled: PeerProtocol, peer: str) -> Callable[[], GuardedProtocol]:
+        """What makes the protocol of a connection to this peer."""
+        credentials = self._credentials
+        if (tls := credentials.tls) is None:
+            return lambda: dialled
+        return lambda: tls.dialled(self._guard, dialled, credentials.answer(), peer)
 
 
 def _ignore(peer: str, message: Peer) -> None:

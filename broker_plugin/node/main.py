@@ -25,6 +25,7 @@ from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.calls.part import CallsPart
+from broker_plugin.node.certificate_watch import watch_certificate
 from broker_plugin.node.client_settings import amqp_settings, features_for_clients, with_tls
 from broker_plugin.node.clients import ClientService, clients_of
 from broker_plugin.node.cluster_users import check_own_users
@@ -37,8 +38,8 @@ from broker_plugin.node.door.metrics import NodeMetrics
 from broker_plugin.node.door.process import DoorProcess
 from broker_plugin.node.doors import Doors
 from broker_plugin.node.entrances import Entrances
-from broker_plugin.node.link_secrets import link_secrets
-from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
+from broker_plugin.node.link_identity import link_credentials
+from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.passing_tls import dialled_by
@@ -91,8 +92,8 @@ class NodeProcess:
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
         self._users = read_users(config.amqp)
-        self._credentials = LinkCredentials(link_secrets(config))
         self.tls = contexts_of(config.tls)
+        self._credentials = link_credentials(config, self.tls)
         self._ended: asyncio.Event = asyncio.Event()
         self._started = contextlib.AsyncExitStack()  # what closes each part that has been started; the last one first
         self._failure: str | None = None
@@ -202,7 +203,7 @@ class NodeProcess:
         records = RecordThread(self._coordination, self.guard)
         self._started.callback(records.stop)
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
-        self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member)
+        self.calls = CallsPart(self.guard, config, self._cluster_id, self.store.member, self.tls)
         await self._unless_the_disk_hangs(self.calls.load)
         self._started.callback(self.calls.stop)
         if self.clients.keeps_users:
@@ -241,10 +242,12 @@ class NodeProcess:
         self.core, self.shell, self.records, self.links = self.parts
         self._started.callback(self.shell.stop)
         amiss = self.calls.surroundings.amiss
-        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, self.clients, self._readiness, amiss)
+        of_clients = (self.clients, self._readiness, amiss, self.calls.certificates.expires)
+        self.metrics = NodeMetrics(self.guard, self.core, self.shell, self.store, *of_clients)
         self.shell.on_turn = self._after_turn
         await self._listen(room, fit)
         self._started.push_async_callback(self._leave)
+        self._started.callback(watch_certificate(self.guard, self.tls))
         collector = Collector(self.guard)
         self._started.callback(collector.stop)
         collector.start()
@@ -293,6 +296,7 @@ class NodeProcess:
         await admin.start()
         if config.http is not None:
             self.operators = DoorProcess(self.guard, config)
+            self.calls.certificates.on_change = self.operators.certificates_changed
             self._started.callback(self.operators.stop)
             self.operators.start()
 
@@ -323,7 +327,8 @@ class NodeProcess:
         self.shell.look_at_clock()
         said = status(self.core, self.store.member, self._readiness, self.records.complaint)
         door_error = None if self.operators is None else self.operators.complaint
-        return {**said, "door_error": door_error, **self.clients.shown()}
+        certificate = self.calls.certificates.shown()
+        return {**said, "door_error": door_error, "certificate": certificate, **self.clients.shown()}
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()

@@ -1,6 +1,7 @@
 """One connection between two nodes, or of a reader of the log, from its first byte on.
 
     proof      both ends prove that they know a secret (``ha.messages.proof``); lengths of a few hundred bytes
+               over TLS (``broker_plugin.node.link_tls``) the certificates may stand in for the secret
     greeting   the first message under the seals, each way: Hello, or a reader's ReadHello
     messages   msgpack arrays of ``ha.messages.wire``, under the seals (``ha.messages.seals``)
 
@@ -17,12 +18,14 @@ from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.node.refusals import PeerRefusals
+from broker_plugin.tls.names import NODE, CertificateName
 from ha.messages.alarms import AlarmsInForce
 from ha.messages.greeting import Hello, agreed
 from ha.messages.proof import MAX_UNPROVEN, PEER, DiallerProof, LinkSession, ListenerProof
 from ha.messages.seals import LENGTH
 from ha.messages.wire import Peer, Told, decode, encode
 from recovery.reader.log_wire import ReadHello, decode_greeting
+from recovery.tls_channel import HANDSHAKE
 
 MAX_MESSAGE = 1 << 30
 MAX_HELLO = 4096
@@ -52,14 +55,14 @@ class PeerProtocol(GuardedProtocol):
     its alarms, which the core does not take, goes to ``on_alarms``.
 
     ``expected`` are the nodes that may greet; ``features`` what both sides know, once the peer has greeted. ``session``
-    is there once both sides have proved themselves.
+    is there once both sides have proved themselves. ``proof``: None where all must be said over TLS (``secured``).
     """
 
     def __init__(
         self,
         guard: Guard,
         hello: Hello,
-        proof: ListenerProof | DiallerProof,
+        proof: ListenerProof | DiallerProof | None,
         expected: Collection[str],
         on_greeted: Callable[[PeerProtocol, Hello], None],
         on_message: Callable[[str, Peer], None],
@@ -84,6 +87,7 @@ class PeerProtocol(GuardedProtocol):
         self._admit = admit
         self._on_alarms = on_alarms
         self._refusals = refusals or PeerRefusals()
+        self._certificate: CertificateName | None = None
         self._buffer = bytearray()
         self._ended = False
 
@@ -92,8 +96,14 @@ class PeerProtocol(GuardedProtocol):
         self.transport = transport = cast(asyncio.Transport, transport)
         if self._ended or not self._admit(transport):
             self.close()
-        elif self._proof.opening:
-            transport.write(_unsealed(self._proof.opening))
+        else:
+            self._challenge(transport)
+
+    def secured(self, proof: ListenerProof | DiallerProof, certificate: CertificateName) -> None:
+        """TLS has begun, and the other end has shown this certificate: all is said anew under it, with this proof."""
+        self._proof, self._certificate = proof, certificate
+        if self.transport is not None:
+            self._challenge(self.transport)
 
     def data_received(self, data: bytes) -> None:
         """Take whole messages out of what came in."""
@@ -154,6 +164,8 @@ class PeerProtocol(GuardedProtocol):
         if len(buffer) - at < LENGTH.size:
             return None
         (length,) = LENGTH.unpack_from(buffer, at)
+        if buffer[at] == HANDSHAKE:
+            raise ValueError("it begins TLS, and this node speaks none (peer.tls)")
         if length > MAX_UNPROVEN:
             raise ValueError(f"a message of {length} bytes before it proves who it is")
         start = at + LENGTH.size
@@ -167,9 +179,13 @@ class PeerProtocol(GuardedProtocol):
         else:
             self._on_message(peer, message)
 
+    def _challenge(self, transport: asyncio.Transport) -> None:
+        if self._proof is not None and self._proof.opening:
+            transport.write(_unsealed(self._proof.opening))
+
     def _prove(self, message: bytes) -> None:
         """The next step of the proof, behind the last of which we greet."""
-        assert self.transport is not None, "it took the message"
+        assert self.transport is not None and self._proof is not None, "it took the message"
         answer, self.session = self._proof.take(message)
         if answer:
             self.transport.write(_unsealed(answer))
@@ -187,6 +203,8 @@ class PeerProtocol(GuardedProtocol):
     def _greeted(self, message: Hello) -> None:
         if self.session is None or self.session.purpose != PEER:
             raise ValueError("it has the right to read the log, and greets as a peer")
+        if self._certificate is not None and (self._certificate.kind, self._certificate.name) != (NODE, message.node):
+            raise ValueError(f"it greets as {message.node}, and its certificate says {self._certificate.uri}")
         self.features = agreed(self._hello, message).features
         if message.cluster != self._hello.cluster:
             raise ValueError(f"it belongs to cluster {message.cluster}, not to {self._hello.cluster}")

@@ -169,7 +169,8 @@ def _check_values(model: type[BaseModel], value: Any, dotted: str = "") -> None:
 def _is_switch(model: type[BaseModel], dotted: str) -> bool:
     """Whether this key is true or false."""
     with suppress(ConfigError):
-        return _check(model, dotted.split("."), dotted, "") is bool
+        kind = _check(model, dotted.split("."), dotted, "")
+        return kind is bool or any(isinstance(each, bool) for each in get_args(kind))
     return False
 
 

@@ -35,7 +35,7 @@ def check_tls(tls: Tls | None, amqp: Amqp, listeners: Sequence[str], others: Seq
     if tls is None and (needs := [*clients, *others]):
         raise ValueError(f"{needs[0]} needs the table tls, with certificate, key and authority")
     if tls is not None and not clients and not others:
-        raise ValueError("the table tls has no effect: set amqp.tls_port, or tls where a listener has it")
+        raise ValueError("the table tls has no effect: set amqp.tls_port, peer.tls, or tls where a listener has it")
     if amqp.client_certificates != "ignore" and not clients:
         raise ValueError("amqp.client_certificates has no effect: no client connects with TLS; set amqp.tls_port")
 

@@ -10,6 +10,7 @@ tickets: a client of a former connection proves itself again, by what is trusted
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -31,10 +32,14 @@ class InForce(NamedTuple):
 
 
 class Contexts:
-    """Of a node with these ``files``. Raises TlsError when it is made."""
+    """Of a node with these ``files``. Raises TlsError when it is made.
+
+    ``check`` raises TlsError for what is whole, and of no use to this node.
+    """
 
     def __init__(self, files: TlsFiles) -> None:
         self.files = files
+        self.check: Callable[[InForce], object] = lambda found: None
         self._in_force = prepared(files)
 
     @property
@@ -50,7 +55,13 @@ class Contexts:
     def reload(self) -> InForce:
         """What stands in the files now holds from now on; returns what was in force. Raises TlsError, with nothing
         changed. It reads files: where a disk may hang, call ``prepared`` in a thread, and ``use`` then."""
-        return self.use(prepared(self.files))
+        return self.use(self.prepared())
+
+    def prepared(self) -> InForce:
+        """What stands in the files, ready to be used. Raises TlsError."""
+        found = prepared(self.files)
+        self.check(found)
+        return found
 
     def clients(self, asking: Asking) -> ssl.SSLContext:
         """For one more connection of a client."""
@@ -75,8 +86,8 @@ def prepared(files: TlsFiles) -> InForce:
     material = read(files)
     try:
         clients = {asking: _context(files, material, True, verify) for asking, verify in _VERIFY.items()}
-        accepting = _context(files, material, True, ssl.CERT_REQUIRED)
-        dialling = _context(files, material, False, ssl.CERT_REQUIRED)
+        accepting = _between_nodes(_context(files, material, True, ssl.CERT_REQUIRED))
+        dialling = _between_nodes(_context(files, material, False, ssl.CERT_REQUIRED))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise TlsError(f"the certificate in {files.certificate} cannot be used: {error}") from None
     if read(files) != material:
@@ -95,6 +106,12 @@ def _context(files: TlsFiles, material: Material, server: bool, verify: ssl.Veri
         context.num_tickets = 0
     context.load_cert_chain(files.certificate, files.key, _no_passphrase)
     context.load_verify_locations(cadata=material.authorities.decode("ascii", "ignore"))
+    return context
+
+
+def _between_nodes(context: ssl.SSLContext) -> ssl.SSLContext:
+    """TLS 1.2 shows the names in certificates in clear, and there is no one who needs it."""
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context
 
 

@@ -175,11 +175,14 @@ class TicketDesk:
             self._appended = self._last_id()
 
     def _not_yet(self, message: CallAppend) -> str | None:
-        """Why this flag cannot be raised: every member has announced what it stands for, or it waits."""
-        lacking = self._lacking(message.name) if message.operation == FLAG else []
+        """Why this flag cannot be raised, or this action be recorded: every member has announced what it stands for, or
+        it waits. A node that does not know an action could not take its record."""
+        action = self._replica.actions.get(message.operation, message.version)
+        feature = message.name if message.operation == FLAG else action and action.feature
+        lacking = self._lacking(feature) if feature else []
         if not lacking:
             return None
-        return f"these nodes have not announced {message.name!r}, or cannot be reached: {', '.join(lacking)}"
+        return f"these nodes have not announced {feature!r}, or cannot be reached: {', '.join(lacking)}"
 
     def _passed(self, peer: str, call_id: bytes, error: str | None) -> None:
         """The record has passed the commit point, as its initiator sees by itself, or was refused."""

@@ -23,6 +23,7 @@ from recovery.reader.log_wire import (
 )
 from recovery.reader.marks import Mark
 from recovery.reader.node_connection import NodeConnection, NotReached, reader_secret
+from recovery.reader.tls_socket import ReaderCertificate
 from recovery.store.log import LogReclaimed
 from txobserver.frames import Frame, FrameError, decode_frame
 from txobserver.ports.store import StoreError
@@ -37,7 +38,8 @@ class RemoteLog:
     With ``cluster``, a node of another one is refused, and with ``cluster_id`` one of a cluster of that name that was
     founded apart; with ``node``, any other node: addresses are given anew, and
     where a reader runs, ``localhost`` may be another machine than where the query was planned. ``secret_file``: where
-    the secret stands by which it proves itself (``recovery.reader.node_connection``).
+    the secret stands by which it proves itself (``recovery.reader.node_connection``); ``certificate``: its files for
+    TLS, without which it reads in clear.
 
     A connection is made when it is needed, and ends with ``close`` or with the object. Every method raises StoreError
     when the node cannot be reached, or says something else than a node says.
@@ -50,12 +52,14 @@ class RemoteLog:
         node: str | None = None,
         cluster_id: str = "",
         secret_file: str | None = None,
+        certificate: ReaderCertificate | None = None,
     ) -> None:
         self.address = address
         self._cluster = cluster
         self._node = node
         self._cluster_id = cluster_id
         self._secret_file = secret_file
+        self._certificate = certificate
         self._connection: NodeConnection | None = None
 
     @property
@@ -153,11 +157,11 @@ class RemoteLog:
         if self._connection is not None:
             return self._connection
         try:
-            secret = reader_secret(self._secret_file)
+            secret = reader_secret(self._secret_file, self._certificate is not None)
         except ValueError as error:
             raise StoreError(f"{self.address} cannot be read: {error}") from error
         try:
-            connection = NodeConnection(self.address, secret)
+            connection = NodeConnection(self.address, secret, self._certificate)
         except (OSError, ValueError) as error:
             how = "reached" if isinstance(error, NotReached) else "read"
             raise StoreError(f"{self.address} cannot be {how}: {error or type(error).__name__}") from error

@@ -1,7 +1,8 @@
 """NodeConnection: a reader's connection to the peer port of a running node, from the proof on; blocking.
 
 A reader proves itself by the secret for readers, or by the cluster's. It is read from its file when a connection is
-made, so what is sent to other processes, or shown, is only where it stands.
+made, so what is sent to other processes, or shown, is only where it stands. Over TLS it shows a certificate, which may
+stand in for the secret (``recovery.reader.tls_socket``).
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import secrets
 import socket
 
 from ha.messages.greeting import Hello
-from ha.messages.proof import MAX_UNPROVEN, NONCE, READER, DiallerProof, LinkSession
+from ha.messages.proof import CERTIFIED, MAX_UNPROVEN, NONCE, READER, DiallerProof, LinkSession
 from ha.messages.seals import LENGTH
 from recovery.reader.log_wire import MAX_ANSWER, decode_greeting
+from recovery.reader.tls_socket import ReaderCertificate, TlsSocket
 from recovery.secret_file import MARK, SecretFileError, read_link_secrets
 
 READ_SECRET = "TXHA_READ_SECRET"
@@ -22,18 +24,26 @@ DEADLINE_SECONDS = 15.0
 _PIECE = 1 << 20
 
 
-def reader_secret(file: str | None) -> bytes:
-    """What stands in this file, or is in the environment. Raises ValueError, which tells nothing of it."""
+def reader_secret(file: str | None, certified: bool = False) -> bytes:
+    """What stands in this file, or is in the environment; none is needed where the reader is ``certified``.
+
+    Raises ValueError, which tells nothing of it.
+    """
     given = os.environ.get(READ_SECRET) if file is None else MARK + file
+    if not given and certified:
+        return CERTIFIED
     if not given:
         raise ValueError(
             f"a reader must prove that it knows a secret: name the file in which it stands (secretFile), or set "
             f"{READ_SECRET}"
         )
     try:
-        return read_link_secrets(given)[0]
+        found = read_link_secrets(given)
     except SecretFileError as error:
         raise ValueError(str(error)) from None
+    if not (usable := [secret for secret in found if secret != CERTIFIED or certified]):
+        raise ValueError("a reader without a certificate must prove that it knows a secret")
+    return usable[0]
 
 
 class NotReached(OSError):
@@ -46,18 +56,23 @@ class NodeConnection:
     Raises NotReached, and from then on OSError and ValueError when it ends, or says something else than a node says.
     """
 
-    def __init__(self, address: str, secret: bytes) -> None:
+    def __init__(self, address: str, secret: bytes, certificate: ReaderCertificate | None = None) -> None:
+        context = None if certificate is None else certificate.context()
         host, _, port = address.rpartition(":")
         try:
-            self._socket = socket.create_connection((host, int(port)), DEADLINE_SECONDS)
+            connected = socket.create_connection((host, int(port)), DEADLINE_SECONDS)
         except (OSError, ValueError, OverflowError) as error:
             raise NotReached(str(error) or type(error).__name__) from error
+        self._socket: socket.socket | TlsSocket = connected
         self._buffer = bytearray()
         try:
+            if context is not None:
+                self._socket = TlsSocket(connected, context)
             self._session = self._prove(DiallerProof(secret, READER, secrets.token_bytes(NONCE)))
             greeting = decode_greeting(self.receive())
             if not isinstance(greeting, Hello):
                 raise ValueError("it greets otherwise than a node")
+            self._check_name(greeting)
         except BaseException:
             self.close()
             raise
@@ -77,6 +92,12 @@ class NodeConnection:
     def close(self) -> None:
         """End it."""
         self._socket.close()
+
+    def _check_name(self, greeting: Hello) -> None:
+        if isinstance(self._socket, TlsSocket):
+            name = self._socket.name
+            if (name.cluster, name.name) != (greeting.cluster, greeting.node):
+                raise ValueError(f"it greets as {greeting.node} of {greeting.cluster}, and its certificate is {name.uri}")
 
     def _prove(self, proof: DiallerProof) -> LinkSession:
         answered = False

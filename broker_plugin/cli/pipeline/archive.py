@@ -26,6 +26,14 @@ def archive(
         Path | None,
         typer.Option("--secret-file", help="With --nodes: the file of the secret for readers, or of the cluster's."),
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", help="With --nodes that speak TLS: the file of the reader's certificate."),
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="The file of its key.")] = None,
+    authority: Annotated[
+        Path | None, typer.Option("--authority", help="The file of the authority of the nodes' certificates.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on for ever, instead of ending with what is there.")] = (
         False
     ),
@@ -46,6 +54,9 @@ def archive(
         raise BadArgument("name directories to archive, or running nodes with --nodes")
     if every is not None and not follow:
         raise BadArgument("--every is for --follow: without it there is one batch")
+    tls = {"certificateFile": certificate, "keyFile": key, "authorityFile": authority}
+    if any(tls.values()) and not (all(tls.values()) and nodes is not None):
+        raise BadArgument("--certificate, --key and --authority belong together, and are for --nodes")
     from recovery.pipeline.archive.job import ArchiveJob
     from recovery.pipeline.archive.lake import Lake
     from recovery.pipeline.archive.upkeep import upkeep
@@ -58,6 +69,7 @@ def archive(
         options["nodes"] = nodes
     if secret_file is not None:
         options["secretFile"] = str(secret_file.absolute())
+    options.update({name: str(path.absolute()) for name, path in tls.items() if path is not None})
     lake = Lake(to.absolute())
     with lake.writing():
         spark = spark_session("txha archive", quiet=True)

@@ -6,6 +6,7 @@ from broker_plugin.admin.server import Handler
 from broker_plugin.guard import Guard
 from broker_plugin.node.calls.actions import FlagAction, LogLevel, NodeAction
 from broker_plugin.node.calls.admin import CallsAdmin
+from broker_plugin.node.calls.certificates import Certificates
 from broker_plugin.node.calls.hooks import Hooks
 from broker_plugin.node.calls.kept_file import FileOwner
 from broker_plugin.node.calls.listeners import ListenerAddress, Listeners
@@ -13,7 +14,8 @@ from broker_plugin.node.calls.surroundings import NodeSurroundings, actions_file
 from broker_plugin.node.config import NodeConfig
 from broker_plugin.node.entrances import Entrances
 from broker_plugin.node.wiring import Parts
-from txobserver.actions import FLAG, HOOK, LISTENER, LOG_LEVEL
+from broker_plugin.tls.contexts import Contexts
+from txobserver.actions import CERTIFICATES, FLAG, HOOK, LISTENER, LOG_LEVEL
 from txobserver.calls import LocalCalls
 from txobserver.ids import Member
 
@@ -21,19 +23,23 @@ from txobserver.ids import Member
 class CallsPart:
     """``load`` before the node is wired, then ``open``, and ``stop`` in the end."""
 
-    def __init__(self, guard: Guard, config: NodeConfig, cluster_id: str, member: Member) -> None:
+    def __init__(
+        self, guard: Guard, config: NodeConfig, cluster_id: str, member: Member, contexts: Contexts | None = None
+    ) -> None:
         self.local = LocalCalls()
         self._owner = FileOwner(cluster_id, member.node, member.incarnation)
         self._nodes = 1 + len(config.peers)
         retry = config.timing.call_retry
         addresses = {name: ListenerAddress(each.host, each.port, each.tls) for name, each in config.listeners.items()}
         self.listeners = Listeners(guard, addresses, retry)
+        self.certificates = Certificates(contexts)
         about = {"HOOK_NODE": config.name, "HOOK_CLUSTER": config.cluster}
         actions: dict[str, NodeAction] = {
             LOG_LEVEL: LogLevel(config.log_level),
             LISTENER: self.listeners,
             HOOK: Hooks(config.hooks, config.hook_seconds, config.dir, about),
             FLAG: FlagAction(),
+            CERTIFICATES: self.certificates,
         }
         self._file = calls_file(config.dir, self._owner)
         self.surroundings = NodeSurroundings(guard, actions, self._file, actions_file(config.dir, self._owner), retry)

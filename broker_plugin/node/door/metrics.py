@@ -91,7 +91,8 @@ class TailHistory:
 
 
 class NodeMetrics:
-    """``look`` is called at the end of each turn. ``amiss``: what calls have set and is not so at this node."""
+    """``look`` is called at the end of each turn. ``amiss``: what calls have set and is not so at this node.
+    ``expires``: in how many seconds the node's certificate does."""
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class NodeMetrics:
         clients: CountedClients,
         readiness: Readiness,
         amiss: Callable[[], dict[str, str]],
+        expires: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._guard = guard
         self._core = core
@@ -110,6 +112,7 @@ class NodeMetrics:
         self._clients = clients
         self._readiness = readiness
         self._amiss = amiss
+        self._expires = expires
         self._tails = TailHistory()
         self._walks: OrderedDict[int, Sequence[Queue]] = OrderedDict()
         self._last_walk = 0
@@ -156,6 +159,7 @@ class NodeMetrics:
                 "min_ready": self._readiness.min_ready,
                 "nodes": self._readiness.nodes,
                 "waits_for_operator": int(core.waits_for_operator is not None),
+                "certificate_expires": self._expires(),
                 **self._loop(),
                 **self._work(),
                 **_of_clients(shown),

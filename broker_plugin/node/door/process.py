@@ -22,6 +22,7 @@ from broker_plugin.logs.formats import tell
 from broker_plugin.logs.http_events import HttpDoorEnded, HttpDoorUnstarted
 from broker_plugin.node.config import NodeConfig
 from broker_plugin.node.ports import why_shut
+from broker_plugin.tls.told import READ, UNDO
 
 log = logging.getLogger("txha.http")
 LOOK_SECONDS = 0.2
@@ -65,6 +66,12 @@ class DoorProcess:
     def start(self) -> None:
         """Begin to look after it."""
         self._look()
+
+    def certificates_changed(self, read: bool) -> None:
+        """The node has read its certificates again, or goes back to what was in force before (``http.main``)."""
+        if self._child is not None and self._child.stdin is not None:
+            with suppress(OSError):  # it has ended: the next one reads what stands in the files
+                self._child.stdin.write(READ if read else UNDO)
 
     def stop(self) -> None:
         """End it."""
@@ -141,6 +148,7 @@ def told(config: NodeConfig) -> bytes:
         "directory": str(config.dir.absolute()),
         "log_level": config.log_level,
         "log_format": config.log_format,
+        "files": [] if config.tls is None else [str(path.absolute()) for path in config.tls.files],
     }
     return json.dumps(said).encode() + b"\n"
 

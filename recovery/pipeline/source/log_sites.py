@@ -18,6 +18,7 @@ from recovery.pipeline.source.offsets import Cluster
 from recovery.pipeline.source.options import LogSourceOptions
 from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
+from recovery.reader.tls_socket import ReaderCertificate
 from recovery.store.identity import FILE as IDENTITY
 from recovery.store.identity import read_identity
 from recovery.store.log import LogReclaimed
@@ -118,9 +119,13 @@ class RunningNode:
     cluster_id: str = ""
     secret_file: str | None = None
     """Where the reader's secret stands, on each machine that reads; it is not sent to them."""
+    certificate: ReaderCertificate | None = None
+    """So do these files"""
 
     def log(self) -> RemoteLog:
-        return RemoteLog(self.address, self.cluster, self.node, self.cluster_id, self.secret_file)
+        return RemoteLog(
+            self.address, self.cluster, self.node, self.cluster_id, self.secret_file, self.certificate
+        )
 
     def extent(self, until: Until) -> Extent:
         with closing(self.log()) as log:
@@ -157,7 +162,7 @@ def places_of(options: LogSourceOptions, on_problem: Callable[[Exception], None]
     found: dict[str, tuple[str, LogSite]] = {}
     finders: list[Callable[[], list[tuple[str, LogSite]]]] = [
         *(partial(_below, Path(path)) for path in options.paths),
-        *(partial(_at, address, options.cluster, options.secret_file) for address in options.nodes),
+        *(partial(_at, address, options) for address in options.nodes),
     ]
     for find in finders:
         try:
@@ -178,10 +183,11 @@ def _below(path: Path) -> list[tuple[str, LogSite]]:
     return [(str(each), Directory(node_name(each), str(each))) for each in _directories(path)]
 
 
-def _at(address: str, cluster: str | None, secret_file: str | None) -> list[tuple[str, LogSite]]:
-    with closing(RemoteLog(address, cluster, secret_file=secret_file)) as log:
+def _at(address: str, options: LogSourceOptions) -> list[tuple[str, LogSite]]:
+    secret_file, certificate = options.secret_file, options.certificate
+    with closing(RemoteLog(address, options.cluster, secret_file=secret_file, certificate=certificate)) as log:
         hello = log.hello
-    return [(address, RunningNode(hello.node, address, hello.cluster, hello.cluster_id, secret_file))]
+    return [(address, RunningNode(hello.node, address, hello.cluster, hello.cluster_id, secret_file, certificate))]
 
 
 def _directories(path: Path) -> list[Path]:

@@ -14,16 +14,20 @@ from recovery.pipeline.node import Until
 from recovery.pipeline.rows.kinds import KINDS
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import ColumnCondition, Selection
+from recovery.reader.tls_socket import ReaderCertificate
 from txobserver.ids import COUNTER_BITS, generated_id
 
 PARTITION_BYTES = 32 << 20
 LISTED = ("node", "queue", "kind", "xid", "transaction")
+CERTIFICATE = ("certificateFile", "keyFile", "authorityFile")
+"""The options for TLS, which belong together"""
 NAMES = (
     "path",
     "paths",
     "nodes",
     "cluster",
     "secretfile",
+    *CERTIFICATE,
     "until",
     "from",
     "to",
@@ -42,7 +46,7 @@ KNOWN = {name.lower() for name in NAMES}
 @dataclass(frozen=True)
 class LogSourceOptions:
     """``paths``: directories of nodes, or of clusters of them. ``nodes``: host:port of running nodes' peer ports, with
-    the file of the secret by which they are read."""
+    the file of the secret by which they are read, or the reader's certificate."""
 
     paths: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -55,6 +59,7 @@ class LogSourceOptions:
     fail_on_data_loss: bool
     push_filters: bool
     secret_file: str | None
+    certificate: ReaderCertificate | None
 
 
 def parse_options(given: Mapping[str, str]) -> LogSourceOptions:
@@ -85,7 +90,18 @@ def parse_options(given: Mapping[str, str]) -> LogSourceOptions:
         _truth("failOnDataLoss", options.get("failondataloss", "true")),
         _truth("pushFilters", options.get("pushfilters", "false")),
         str(Path(options["secretfile"]).absolute()) if "secretfile" in options else None,
+        _certificate(options),
     )
+
+
+def _certificate(options: Mapping[str, str]) -> ReaderCertificate | None:
+    missing = [name for name in CERTIFICATE if not options.get(name.lower())]
+    if missing == list(CERTIFICATE):
+        return None
+    if missing:
+        raise PipelineError(f"{', '.join(CERTIFICATE)} belong together: {' and '.join(missing)} must be given too")
+    certificate, key, authority = (str(Path(options[name.lower()]).absolute()) for name in CERTIFICATE)
+    return ReaderCertificate(certificate, key, authority)
 
 
 def _listed(text: str) -> tuple[str, ...]:

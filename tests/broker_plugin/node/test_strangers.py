@@ -85,6 +85,9 @@ class Pair:
         self.got: list[Any] = []
         self.links: dict[str, Links] = {}
 
+    def credentials(self, name: str) -> LinkCredentials:
+        return LinkCredentials(LinkSecrets(self.secrets[name], [b"a-secret-for-readers-only-of-some-length"]))
+
     async def start(self, ports: tuple[int, int], wait: bool = True) -> Pair:
         self.port = ports[1]
         self.tap = Tap(ports[1])
@@ -94,7 +97,7 @@ class Pair:
             self.links[name] = Links(
                 strict_guard(),
                 Hello(WIRE_VERSION, "cluster", name, "127.0.0.1", 1, "identity-of-the-cluster"),
-                LinkCredentials(LinkSecrets(self.secrets[name], [b"a-secret-for-readers-only-of-some-length"])),
+                self.credentials(name),
                 [PeerAddress(other, "127.0.0.1", reached[other])],
                 lambda peer, up, name=name: self._told(name, peer, up is not None),  # type: ignore[misc]
                 lambda peer, message, name=name: self.got.append((peer, message)) if name == "b" else None,  # type: ignore[misc]
