@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,18 @@ NAMES = ("node-1", "node-2")
 
 
 class Pair:
-    """``node-1`` founds the cluster and is the primary, ``node-2`` follows it."""
+    """``node-1`` founds the cluster and is the primary, ``node-2`` follows it. ``certified``: they have no secret."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, certified: bool = False) -> None:
         self.directory = directory
+        self._certified = certified
         self.authority = ClusterAuthority(directory, "c")
         ports = free_ports(6, set())
         self.plain, self.secured = (dict(zip(NAMES, ports[at : at + 2], strict=True)) for at in (0, 2))
         self._peers = dict(zip(NAMES, ports[4:], strict=True))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        make_link_secret(directory / "cluster.secret")
+        if not certified:
+            make_link_secret(directory / "cluster.secret")
         for user in ("alice", "bob", "node-2"):
             path = directory / f"{user}.password"
             path.touch(0o600)
@@ -76,6 +78,7 @@ class Pair:
     def _write(self, name: str) -> None:
         other, holder = NAMES[1 - NAMES.index(name)], self.authority.holder(NODE, name)
         users = "\n".join(f'{user} = "@{user}.password"' for user in ("alice", "bob", "node-2"))
+        asks, tls = ("", "tls = true") if self._certified else ('client_certificates = "ask"', "")
         self.file(name).write_text(f"""
 name = "{name}"
 cluster = "c"
@@ -84,11 +87,12 @@ coordination = "sqlite://{self.directory}/record.sqlite"
 [amqp]
 port = {self.plain[name]}
 tls_port = {self.secured[name]}
-client_certificates = "ask"
+{asks}
 [amqp.users]
 {users}
 [peer]
 port = {self._peers[name]}
+{tls}
 [[peers]]
 name = "{other}"
 port = {self._peers[other]}
@@ -119,9 +123,8 @@ authority = "{holder}/authority.pem"
         )
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    found = Pair(tmp_path_factory.mktemp("pair"))
+@contextmanager
+def running(found: Pair) -> Iterator[Pair]:
     try:
         found.start("node-1")
         wait_until(lambda: found.state("node-1") == "active", 120, "the primary")
@@ -130,6 +133,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield found
     finally:
         found.stop()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with running(Pair(tmp_path_factory.mktemp("pair"))) as found:
+        yield found
 
 
 def committed(parameters: Any, body: bytes) -> None:
@@ -273,3 +282,20 @@ def test_a_client_of_the_backup_outlives_its_primary(pair: Pair) -> None:
     thread.join(120)
     assert done == ["bob"]
     assert "is not passed on" not in pair.log("node-2")
+
+
+def test_nodes_that_have_no_secret_introduce_clients_by_their_certificates(tmp_path: Path) -> None:
+    """Also where the certificates of clients are not asked for: then none is offered EXTERNAL."""
+    with running(Pair(tmp_path, certified=True)) as pair:
+        for node in NAMES:
+            for context in (None, pair.context(), pair.context(CLIENT, "bob")):
+                assert offered(pair, node, context) == "AMQPLAIN PLAIN"
+        for context in (None, pair.context()):
+            with pika.BlockingConnection(pair.parameters("node-2", context)):
+                found = peers_of(pair, "node-2")
+                assert (pair.secured["node-1"] in found, pair.plain["node-1"] in found) == (True, False)
+            committed(pair.parameters("node-2", context), b"a message")
+        for kind, name in ((CLIENT, "node-2"), (NODE, "node-1")):
+            forged = Introducer("node-2", None)
+            assert said_to(pair, "node-1", pair.context(kind, name), forged, ClientWay(True, "alice")) == b""
+        assert not (tmp_path / "cluster.secret").exists()
