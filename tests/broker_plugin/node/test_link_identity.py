@@ -28,6 +28,8 @@ name = "a"
 cluster = "cluster"
 dir = "a"
 coordination = "sqlite:///record"
+[amqp]
+tls_port = 5671
 [peer]
 port = 7001
 {peer}
@@ -163,7 +165,7 @@ def test_another_mode_is_refused(tmp_path: Path, authority: Authority, value: st
 
 
 def test_tls_without_certificates_is_refused(tmp_path: Path) -> None:
-    text = TOML.partition("[tls]")[0].format(peer="tls = true")
+    text = TOML.partition("[tls]")[0].replace("tls_port", "port").format(peer="tls = true")
     with pytest.raises(ConfigError, match="peer.tls needs the table tls, with certificate, key and authority"):
         parse_config(text, tmp_path / "node.toml", environment={})
 
