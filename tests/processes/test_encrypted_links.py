@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ha.messages.seals import LENGTH
 from recovery.pipeline.remote import RemoteLog
 from recovery.reader.tls_socket import ReaderCertificate
 from tests.support.encrypted_cluster import NUMBERS, EncryptedCluster, wait_until
@@ -24,6 +23,7 @@ def cluster(tmp_path: Path) -> Iterator[EncryptedCluster]:
     made.close()
 
 
+@pytest.mark.timeout(900)
 def test_nothing_that_passes_between_nodes_can_be_read_and_commits_outlive_the_primary(
     cluster: EncryptedCluster,
 ) -> None:
@@ -56,6 +56,7 @@ def test_nothing_that_passes_between_nodes_can_be_read_and_commits_outlive_the_p
     assert "closing the connection" not in "".join(map(cluster.log, NUMBERS))
 
 
+@pytest.mark.timeout(1800)
 def test_a_running_cluster_is_switched_over_from_clear_to_tls(cluster: EncryptedCluster) -> None:
     """Node by node, twice round; each step commits. In the end what passes cannot be read, and what is in clear is
     refused with a line on both sides."""
@@ -87,4 +88,4 @@ def test_a_running_cluster_is_switched_over_from_clear_to_tls(cluster: Encrypted
     ends = 'it ends the connection where TLS begins: it may have no peer.tls; give it "accept"'
     wait_until(lambda: ends in cluster.log(1) and ends in cluster.log(2), "a line of the others")
     cluster.commit(QUEUE, f"{BODY}-without")
-    assert len(cluster.waiting(QUEUE)) == 9 and LENGTH.size == 4
+    assert len(cluster.waiting(QUEUE)) == 9
