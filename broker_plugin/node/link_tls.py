@@ -25,7 +25,7 @@ from broker_plugin.node.peer_protocol import PeerProtocol
 from broker_plugin.tls.names import CLIENT, NODE, CertificateName
 from ha.messages.proof import ONLY_TLS, DiallerProof, ListenerProof
 from ha.messages.seals import LENGTH
-from recovery.tls_channel import HANDSHAKE, ClearBeginning, TlsChannel, ChannelRefused
+from recovery.tls_channel import HANDSHAKE, ChannelRefused, ClearBeginning, TlsChannel
 
 SILENT_SECONDS = 0.2
 """After this time a dialler that says nothing is told that this node speaks TLS only; it may still begin it."""

@@ -1,4 +1,4 @@
-"""What TLS costs on a link: two nodes' links in one process, in clear under seals, over TLS under seals, over TLS alone.
+"""What TLS costs on a link: two nodes' links in one process, in clear and sealed, over TLS and sealed, over TLS.
 
 ``python -m python_tests.benchmarks.links`` prints a table in Markdown: processor time of both ends together for each
 message, and its ratio to that in clear. The three take turns, so what else the machine does hits all of them.
