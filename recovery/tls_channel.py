@@ -39,7 +39,7 @@ class TlsChannel:
         self._shake_hands()
 
     def take(self, data: bytes) -> bytes:
-        """What has come; returns what it says. Raises ChannelRefused; then ``outgoing`` may hold why, for the other end."""
+        """What has come; returns what it says. Raises ChannelRefused; then ``outgoing`` may tell the other why."""
         self._in.write(data)
         if not self.established and not self._shake_hands():
             return b""

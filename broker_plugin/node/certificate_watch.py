@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 
 from broker_plugin.guard import Guard
-from broker_plugin.logs.events import CertificateExpires
 from broker_plugin.logs.formats import tell
+from broker_plugin.logs.tls_events import CertificateExpires
 from broker_plugin.tls.contexts import Contexts
 from broker_plugin.tls.files import TIME
 

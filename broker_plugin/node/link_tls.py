@@ -25,7 +25,7 @@ from broker_plugin.node.peer_protocol import PeerProtocol
 from broker_plugin.tls.names import CLIENT, NODE, CertificateName
 from ha.messages.proof import ONLY_TLS, DiallerProof, ListenerProof
 from ha.messages.seals import LENGTH
-from recovery.tls_channel import HANDSHAKE, ClearBeginning, TlsChannel, ChannelRefused
+from recovery.tls_channel import HANDSHAKE, ChannelRefused, ClearBeginning, TlsChannel
 
 SILENT_SECONDS = 0.2
 """After this time a dialler that says nothing is told that this node speaks TLS only; it may still begin it."""
@@ -284,10 +284,9 @@ class Dialling(Passage):
             self._through(transport, channel, rest)
 
     def _lost(self, transport: LinkTransport) -> None:
-        if transport.channel is not None and not transport.channel.established:
-            ends = "it ends the connection where TLS begins"
-            clear = self._beginning.message is not None
-            self._refuse(f'{ends}: it may have no peer.tls; give it "accept"' if clear else f"{ends}, as its log may say")
+        challenged = self._beginning.message is not None  # where nothing has come it may be down behind a relay
+        if challenged and transport.channel is not None and not transport.channel.established:
+            self._refuse('it ends the connection where TLS begins: it may have no peer.tls; give it "accept"')
 
     def _secured(self, name: CertificateName | None) -> None:
         if self._peer is not None:

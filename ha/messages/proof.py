@@ -104,7 +104,9 @@ class ListenerProof:
         if accepted == (CERTIFIED,):
             raise ValueError(f"it proves a secret ({key}), and this node goes by certificates alone: give it to both")
         if hmac.compare_digest(_Root(CERTIFIED, self.opening + answer).of("proof of the dialler"), proof):
-            raise ValueError(f"it goes by its certificate alone, and this node by a secret too ({key}): give it to both")
+            raise ValueError(
+                f"it goes by its certificate alone, and this node by a secret too ({key}): give it to both"
+            )
         raise ValueError(f"it does not know the secret of this cluster ({key})")
 
 

@@ -97,7 +97,9 @@ class NodeConnection:
         if isinstance(self._socket, TlsSocket):
             name = self._socket.name
             if (name.cluster, name.name) != (greeting.cluster, greeting.node):
-                raise ValueError(f"it greets as {greeting.node} of {greeting.cluster}, and its certificate is {name.uri}")
+                raise ValueError(
+                    f"it greets as {greeting.node} of {greeting.cluster}, and its certificate is {name.uri}"
+                )
 
     def _prove(self, proof: DiallerProof) -> LinkSession:
         answered = False

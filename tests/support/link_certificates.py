@@ -1,4 +1,4 @@
-"""Certificates for tests of links, and the contexts of nodes and readers that have them: made in memory, then on disk."""
+"""Certificates for tests of links, and the contexts of nodes and readers that have them."""
 
 from __future__ import annotations
 

@@ -123,9 +123,7 @@ class RunningNode:
     """So do these files"""
 
     def log(self) -> RemoteLog:
-        return RemoteLog(
-            self.address, self.cluster, self.node, self.cluster_id, self.secret_file, self.certificate
-        )
+        return RemoteLog(self.address, self.cluster, self.node, self.cluster_id, self.secret_file, self.certificate)
 
     def extent(self, until: Until) -> Extent:
         with closing(self.log()) as log:

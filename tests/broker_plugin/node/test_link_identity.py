@@ -28,6 +28,8 @@ name = "a"
 cluster = "cluster"
 dir = "a"
 coordination = "sqlite:///record"
+[amqp]
+tls_port = 5671
 [peer]
 port = 7001
 {peer}
@@ -57,7 +59,10 @@ def secret(path: Path, *words: str) -> None:
     ("make", "said"),
     [
         (lambda ca: ca.node("b"), "says txha://cluster/node/b, and with peer.tls it must say txha://cluster/node/a"),
-        (lambda ca: ca.node("a", "else"), "says txha://else/node/a, and with peer.tls it must say txha://cluster/node/a"),
+        (
+            lambda ca: ca.node("a", "else"),
+            "says txha://else/node/a, and with peer.tls it must say txha://cluster/node/a",
+        ),
         (lambda ca: ca.issue(CertificateName(CLIENT, "cluster", "a")), "says txha://cluster/client/a"),
         (lambda ca: ca.issue(None), "has no URI of txha, and with peer.tls"),
         (
@@ -82,17 +87,16 @@ def test_one_of_another_authority_is_refused_too(tmp_path: Path, authority: Auth
         link_credentials(given, contexts_of(given.tls))
 
 
-def test_one_that_is_loaded_later_is_refused_as_well_and_the_former_stays(
-    tmp_path: Path, authority: Authority
-) -> None:
+def test_one_that_is_loaded_later_is_refused_as_well_and_the_former_stays(tmp_path: Path, authority: Authority) -> None:
     files, another = authority.node("a"), authority.node("b")
     given = config(tmp_path, files, "tls = true")
     contexts = contexts_of(given.tls)
-    assert contexts is not None and (tls := link_credentials(given, contexts).tls) is not None
+    tls = link_credentials(given, contexts).tls
+    assert contexts is not None and tls is not None
     before = tls.contexts.accepting()
     for wrong, right in zip(another[:2], files[:2], strict=True):
         right.write_bytes(wrong.read_bytes())
-    with pytest.raises(TlsError, match="says txha://cluster/node/b, and with peer.tls it must say"):
+    with pytest.raises(TlsError, match=r"says txha://cluster/node/b, and with peer\.tls it must say"):
         contexts.reload()
     assert tls.contexts.accepting() is before
     again = authority.node("a")
@@ -158,13 +162,13 @@ def test_the_secret_has_a_default_unless_all_links_are_over_tls(
 
 @pytest.mark.parametrize("value", ['"prefer"', "1", "[]"])
 def test_another_mode_is_refused(tmp_path: Path, authority: Authority, value: str) -> None:
-    with pytest.raises(ConfigError, match='peer.tls: must be true, false or "accept"'):
+    with pytest.raises(ConfigError, match=r'peer\.tls: must be true, false or "accept"'):
         config(tmp_path, authority.node("a"), f"tls = {value}")
 
 
 def test_tls_without_certificates_is_refused(tmp_path: Path) -> None:
-    text = TOML.partition("[tls]")[0].format(peer="tls = true")
-    with pytest.raises(ConfigError, match="peer.tls needs the table tls, with certificate, key and authority"):
+    text = TOML.partition("[tls]")[0].replace("tls_port", "port").format(peer="tls = true")
+    with pytest.raises(ConfigError, match=r"peer\.tls needs the table tls, with certificate, key and authority"):
         parse_config(text, tmp_path / "node.toml", environment={})
 
 

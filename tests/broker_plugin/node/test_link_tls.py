@@ -164,7 +164,9 @@ SHOWN = "it refuses the certificate shown from here"
             "the certificate must have one URI txha://CLUSTER/KIND/NAME among its alternative names",
         ),
         (
-            lambda ca, other: ca.issue(CertificateName("node", "cluster", "a"), ends=(ExtendedKeyUsageOID.EMAIL_PROTECTION,)),
+            lambda ca, other: ca.issue(
+                CertificateName("node", "cluster", "a"), ends=(ExtendedKeyUsageOID.EMAIL_PROTECTION,)
+            ),
             PURPOSE,
             PURPOSE,
         ),
@@ -180,7 +182,7 @@ async def test_another_certificate_is_refused_on_both_ways_and_the_line_says_why
     by_who_listens: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Node a has it. ``by_who_dials``: what b says of a that it has dialled; ``by_who_listens``: where a has dialled."""
+    """Node a has it. ``by_who_dials``: what b says of a that it has dialled; ``by_who_listens``: where a dialled."""
     pair = TlsPair({"a": make(authority, Authority(tmp_path, "other")), "b": authority.node("b")})
     await pair.start(ports, wait=False)
     await pair.until(lambda: _line("an unknown peer", by_who_listens, caplog))

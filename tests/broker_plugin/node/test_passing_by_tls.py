@@ -286,6 +286,41 @@ async def until_still(seen: Callable[[], int]) -> None:
         last, same = now, same + 1 if now == last else 0
 
 
+@pytest.mark.parametrize("clear", [True, False], ids=["in clear", "by TLS"])
+async def test_nothing_of_what_passes_between_the_nodes_can_be_read(net: Net, clear: bool) -> None:
+    """Neither what the client says, nor who it is, nor the proof of it."""
+    seen = bytearray()
+    port = await net.primary()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            seen.extend(data)
+            writer.write(data)
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, here = await asyncio.open_connection(LOOPBACK, port)
+        await asyncio.gather(copy(reader, here), copy(there, writer))
+
+    relaying = await asyncio.start_server(relay, LOOPBACK, 0)
+    backup = await net.backup()
+    backup.passes_on_to(relaying.sockets[0].getsockname()[1])
+    certificate = None if clear else net.authority.holder(CLIENT, "bob-the-user")
+    reader, writer = await net.client(backup.clear if clear else backup.secured, certificate, clear)
+    body = HEADER + 100 * b"a sentence that anyone could read "
+    writer.write(body)
+    assert await reader.readexactly(5) == b"start"
+    while len(net.heard) < len(body):
+        await asyncio.sleep(0.01)
+    writer.close()
+    while backup.doors:
+        await asyncio.sleep(0.01)
+    assert len(seen) > len(body)
+    for word in (HEADER, b"AMQP", b"sentence", b"start", b"TXHA", b"bob-the-user", b"127.0.0.1", b"tls"):
+        assert word not in seen
+    relaying.close()
+
+
 async def test_a_new_generation_ends_what_was_passed_on_to_the_former(net: Net) -> None:
     backup = await net.backup()
     backup.passes_on_to(await net.primary())

@@ -68,7 +68,9 @@ async def start(tmp_path: Path, authority: Authority, unused_tcp_port: int) -> A
     """Starts a node with secrets, or with certificates alone."""
     running: list[Node] = []
 
-    async def begin(*peer: bytes, readers: tuple[bytes, ...] = (), only: bool = True, files: Files | None = None) -> Node:
+    async def begin(
+        *peer: bytes, readers: tuple[bytes, ...] = (), only: bool = True, files: Files | None = None
+    ) -> Node:
         write_node(tmp_path / "n1", STORY, segment_bytes=380)
         secrets = LinkSecrets(peer or [CERTIFIED], readers)
         node = TlsNode(tmp_path / "n1", unused_tcp_port, files or authority.node("n1", "c"), secrets, only)
@@ -180,7 +182,7 @@ async def test_a_reader_without_tls_and_one_where_there_is_none_learn_what_is_wr
     write_node(tmp_path / "plain", STORY)
     plain = Node(tmp_path / "plain", unused_tcp_port_factory())
     await plain.links.start("127.0.0.1", plain.port)
-    with pytest.raises(StoreError, match="it may speak none .peer.tls., read it without certificates"):
+    with pytest.raises(StoreError, match=r"it may speak none \(peer\.tls\), read it without certificates"):
         await read(plain, authority.issue(CertificateName(READER, "c", "x")))
     await plain.links.stop()
     plain.server.stop()
