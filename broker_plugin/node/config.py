@@ -272,6 +272,8 @@ class NodeConfig(BaseSettings):
             prepare_timeout=timing.prepare_timeout,
             backup_timeout=timing.backup_timeout,
             link_down_grace=timing.link_down_grace,
+            beat_every=timing.beat_every,
+            link_deadline=timing.link_deadline,
             min_ready=self.min_ready,
             checkpoint_bytes=store.checkpoint_bytes,
             checkpoint_every=store.checkpoint_seconds,

@@ -52,7 +52,7 @@ class PeerProtocol(GuardedProtocol):
     its alarms, which the core does not take, goes to ``on_alarms``.
 
     ``expected`` are the nodes that may greet; ``features`` what both sides know, once the peer has greeted. ``session``
-    is there once both sides have proved themselves.
+    is there once both sides have proved themselves. ``heard``: bytes have come since that was asked last.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class PeerProtocol(GuardedProtocol):
         self.guard = guard
         self.peer: str | None = None
         self.features: frozenset[str] = frozenset()
+        self.heard = False
         self.session: LinkSession | None = None
         self.transport: asyncio.Transport | None = None
         self._hello = hello
@@ -99,6 +100,7 @@ class PeerProtocol(GuardedProtocol):
         """Take whole messages out of what came in."""
         if self.transport is None:
             return
+        self.heard = True
         buffer = self._buffer
         buffer += data
         at = 0

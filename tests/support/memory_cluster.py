@@ -132,6 +132,9 @@ class MemoryNode:
         """To the network of the test."""
         self.cluster.send(self.name, peer, message)
 
+    def close_link(self, peer: str) -> None:
+        """The network of the test keeps its links."""
+
     def log(self, line: LogLine) -> None:
         """Kept for the test."""
         self.lines.append(sentence(line.event))
