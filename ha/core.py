@@ -9,6 +9,7 @@ Use: tell the time (``look_at_clock``), call what happened, then ``settle()``, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from ha.apply.record_gate import NO_RECORD
@@ -35,6 +36,9 @@ from txobserver.invariants import CHECKS
 from txobserver.ports.ledger import Done, Host
 from txobserver.ports.store import Page
 
+LOOKING_SECONDS = 0.5
+"""Behind the loss of its link with the primary a backup reads the record at every tick for so long: where the process
+of the primary is gone, its lease is given up within that time (docs/decisions/released-for-the-dead.md)."""
 ROUNDS_OF_CALLS = 4
 """How often in a turn a primary and its own desk answer each other; what is left comes in the next."""
 
@@ -58,7 +62,8 @@ class NodeCore(Node):
     ) -> None:
         super().__init__(member, replica, host, settings, log_first, cluster_id, first_session, local_calls)
         self.role: Role = Waiting(self)
-        self._beats = LinkBeats(settings, self.features, self.emit)
+        self._look_until = -math.inf
+        self.beats = LinkBeats(settings, self.features, self.emit)
         self._checks = NodeChecks(self)
         replica.contents.table.outcomes.keep(settings.outcomes_kept, settings.outcome_seconds)
 
@@ -116,9 +121,11 @@ class NodeCore(Node):
         if leading := self.leading:
             leading.keeper.send_if_due(self.now)
         if not self.failed:
-            for peer, heard_at in self._beats.tick(self.generation, self.now):
+            for peer, heard_at in self.beats.tick(self.generation, self.now):
                 self._unlinked(peer, heard_at)
             self.checkpointing.tick(self.now)
+            if self.now < self._look_until and not self.leading:
+                self.emit(ReadRecord())
             self.role.tick()
 
     def settle(self) -> None:
@@ -139,17 +146,20 @@ class NodeCore(Node):
             self.features[node] = features
             self.gone_since.pop(node, None)
         else:
-            self._unlinked(node, self._beats.down(node, self.now))
+            self._unlinked(node, self.beats.down(node, self.now))
 
     def _unlinked(self, node: str, since: float) -> None:
         """It cannot be reached. Where a silent link was closed this is told twice, and the first time counts."""
         self.linked.discard(node)
         self.features.pop(node, None)
-        self.role.unlinked(node, self.gone_since.setdefault(node, since))
+        since = self.gone_since.setdefault(node, since)
+        if (following := self.following) and following.backup.primary == node:
+            self._look_until = since + LOOKING_SECONDS
+        self.role.unlinked(node, since)
 
     def on_heard(self, peers: Collection[str]) -> None:
         """Something has come from these peers since the last tick, be it in the middle of a message."""
-        self._beats.heard(peers, self.now)
+        self.beats.heard(peers, self.now)
 
     def on_message(self, node: str, message: Peer) -> None:
         """A message of a peer. One of a lower generation is refused."""
@@ -164,7 +174,7 @@ class NodeCore(Node):
             self.candidate.heard(generation)
             self.emit(ReadRecord())
         if isinstance(message, Beat):
-            self._beats.told(node, message)
+            self.beats.told(node, message)
         elif isinstance(message, Probe):
             self.answer_probe(node, message, self._log_end())
         elif isinstance(message, ProbeReply):

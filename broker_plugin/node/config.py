@@ -293,7 +293,7 @@ class NodeConfig(BaseSettings):
     def serve_coordination(self) -> Served:
         """The coordination store, for a node's lifetime. Raises ConfigError."""
         timing = self.timing
-        renewals = Renewals(timing.renew_every, timing.hung_after)
+        renewals = Renewals(timing.renew_every, timing.hung_after, self.host is None)
         try:
             return self.coordination.serve(self.cluster, max(ANSWER_SECONDS, timing.lease_ttl), renewals)
         except OSError as error:
