@@ -60,7 +60,7 @@ class Send(NamedTuple):
 
 
 class CloseLink(NamedTuple):
-    """End the connections with a peer of which nothing comes any more, and dial anew. What was sent to it may be lost."""
+    """End the connections with a peer of which nothing comes, and dial anew. What was sent to it may be lost."""
 
     peer: str
 

@@ -106,7 +106,6 @@ class Renewer:
         else:
             self._turns.renewed(generation, began)
 
-
     def release(self) -> None:
         """The node is gone for good: give up the lease that it had by the last change known here, if nothing has been
         changed since.

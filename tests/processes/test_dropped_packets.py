@@ -1,6 +1,6 @@
 """Real processes and a relay that drops what nodes send each other: no connection is closed, and commits go on.
 
-No timeout of before ends the wait here: a backup may owe an acknowledgement for an hour, and a link may be down for one.
+No other timeout ends the wait here: a backup may owe an acknowledgement for an hour.
 So that a publish is confirmed shows that the deadline of the link has taken the backup out of the ready set.
 """
 

@@ -1,4 +1,4 @@
-"""P12 of links: one on which nothing comes is given up, one on which something comes is not, nor that of an old peer."""
+"""P12 of links: one on which nothing comes is given up; one on which something comes is not, nor is an old peer's."""
 
 from __future__ import annotations
 

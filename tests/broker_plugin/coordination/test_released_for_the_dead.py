@@ -110,7 +110,9 @@ def test_a_process_is_gone_when_all_of_its_threads_are() -> None:
         ctypes.CDLL(None).syscall(60, 0)  # exit of this thread alone
         os._exit(1)
     life = NodeLife(os.pidfd_open(pid))
-    wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1].split()[0] == "Z", 20, "its first thread's end")
+    wait_until(
+        lambda: Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1].split()[0] == "Z", 20, "its first thread's end"
+    )
     assert not life.gone(0.2)
     os.write(writing, b"x")
     assert life.gone(20)

@@ -40,7 +40,11 @@ def test_packets_to_a_backup_are_dropped(ways: str) -> None:
     publish(primary, "q", "m")
     answered(cluster, primary, "publish m")
     assert cut.name not in listed(cluster) and cluster.now - began < RESUMED
-    told = [f"nothing has come from {other}" in line for node, other in ((primary, cut.name), (cut, primary.name)) for line in node.lines]
+    told = [
+        f"nothing has come from {other}" in line
+        for node, other in ((primary, cut.name), (cut, primary.name))
+        for line in node.lines
+    ]
     assert any(told) and not any(line.endswith("is silent") for line in primary.lines)
     cluster.held.clear()
     cluster.run(cluster.all_ready)
