@@ -34,9 +34,9 @@ class Node:
 
     ``log_first``: the first sequence that the log holds; ``feed``: what has passed the commit point; ``linked``: the
     peers that can be reached now; ``features``: of each of them, what both it and this node know; ``gone_since``: since
-    when others cannot be; ``failed``: why the store has failed, if it has; ``sessions``: the number of the last attachment that was asked for; ``calls``: the
-    node's part in cluster calls, of which ``local_calls`` is what it has kept durably; ``relay``: steps that operators
-    ask for here.
+    when others cannot be; ``failed``: why the store has failed, if it has; ``sessions``: the number of the last
+    attachment that was asked for; ``calls``: the node's part in cluster calls, of which ``local_calls`` is what it has
+    kept durably; ``relay``: steps that operators ask for here.
     """
 
     def __init__(

@@ -17,8 +17,8 @@ class Settings:
     ``lease_ttl``: how long a lease holds from before its renewal was sent. ``prepare_timeout``: how long a backup may
     owe an acknowledgement before it leaves the ready set. ``backup_timeout``: how long a new primary waits for an
     expected backup. ``link_down_grace``: how long a lost connection may be down before its backup is taken out.
-    ``beat_every``: how often a node speaks to every peer; ``link_deadline``: after how long without a byte from a peer the
-    link with it is down (``ha.link_beats``).
+    ``beat_every``: how often a node speaks to every peer; ``link_deadline``: after how long without a byte from a peer
+    the link with it is down (``ha.link_beats``).
     ``heartbeat_every``: how often a primary speaks to a backup even if nothing happens; ``silence``: after how long
     without a word a backup takes its attachment for ended. ``lease_drift``: by how much one node's clock may run slower
     than another's, as a fraction; a primary gives up its lease by so much before it ends. ``portion_bytes``: how

@@ -2,8 +2,8 @@
 
 The node opens a descriptor of its own process (Linux: ``pidfd_open``) and hands it down, so that it names this process
 and no later one of the same number, whenever the child looks. It can be read when all threads of the process have
-exited: each has closed its descriptors by then, and writes nothing any more. A process that is only stopped, that hangs,
-or of which one thread waits in the kernel for a disk, is not gone. Who its children's parent is says less: that changes
+exited: each has closed its descriptors by then, and writes nothing any more. A process that is stopped, that hangs, or
+of which one thread waits in the kernel for a disk, is not gone. Who its children's parent is says less: that changes
 when the thread ends that has started them.
 """
 
