@@ -54,7 +54,7 @@ class Timing(Section):
                 )
         if self.renew_every * 2 > self.lease_ttl:
             raise ValueError("renew_every must be at most half of lease_ttl")
-        if self.link_deadline < LEAST_BEATS * self.beat_every:
+        if self.link_deadline < round(LEAST_BEATS * self.beat_every, 6):  # 0.6 is three times 0.2
             raise ValueError(f"link_deadline must be at least {LEAST_BEATS} times beat_every")
         if not self.hung_after < self.lease_ttl:
             raise ValueError("hung_after must be less than lease_ttl")

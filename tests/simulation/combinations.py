@@ -156,14 +156,19 @@ def primary_oversleeps(cluster: Cluster, chance: random.Random) -> Ending | None
 
 
 def stopped_for_a_deadline(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """A node is stopped for nearly as long as a link may be silent, again and again; its peers have beaten meanwhile."""
+    """A node is stopped for nearly as long as a link may be silent, four times; its peers have beaten meanwhile."""
     process = serving_primary(cluster)
     if process is None or len(cluster.processes) < 2:
         return None
     steps, deadline, at = Steps(cluster), cluster.settings.link_deadline, 0.0
+
+    def stop(seconds: float) -> None:
+        if process.alive and not process.paused:
+            steps.pause(process, seconds)
+
     for _ in range(4):
         seconds = deadline * chance.uniform(0.75, 1.0)
-        steps.after(at, lambda s=seconds: process.alive and not process.paused and steps.pause(process, s) or None)  # type: ignore[misc]
+        steps.after(at, lambda s=seconds: stop(s))  # type: ignore[misc]
         at += seconds + chance.uniform(0.05, 0.3)
     return steps.end
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ha.core import LOOKING_SECONDS
 from ha.messages.beats import BEATS_FEATURE
 from ha.node import NO_FEATURES
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import TURN, MemoryCluster, MemoryNode
 from tests.support.steps import answered, backups_of, declared, publish
 
 NEVER = 3600.0
@@ -129,3 +130,21 @@ def test_a_new_primary_counts_from_the_loss_of_a_link_and_not_from_its_promotion
     began = cluster.now
     cluster.run(lambda: any(node.state == "active" for node in others))
     assert cluster.now - began < cluster.settings.lease_ttl + 0.4
+
+
+def test_a_backup_looks_for_the_end_of_the_lease_when_its_primary_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every tick for a while, and not for ever; of another backup's end nothing is to be read."""
+    reads: list[str] = []
+    monkeypatch.setattr(MemoryNode, "read_record", lambda node: reads.append(node.name))
+    cluster = declared("q", lease_ttl=10.0)
+    primary, (gone, other) = cluster.primary, backups_of(cluster)
+    cluster.kill(gone.name)
+    cluster.pause(1.0)
+    assert not reads
+    cluster.kill(primary.name)
+    cluster.pause(LOOKING_SECONDS)
+    assert len(reads) >= LOOKING_SECONDS / TURN - 2 and set(reads) == {other.name}
+    cluster.pause(0.1)
+    read = len(reads)
+    cluster.pause(2.0)
+    assert len(reads) == read
