@@ -143,7 +143,7 @@ def test_three_beats_fit_into_the_deadline_of_a_link() -> None:
     """At the default interval 0.6 s, and where that is changed alone."""
     assert config({"timing.beat_every": 0.25}).timing.link_deadline == 0.75
     with pytest.raises(ConfigError, match="link_deadline must be at least 3 times beat_every"):
-        config({"timing.beat_every": 0.25 + TINY})
+        config({"timing.beat_every": 0.26})
     assert config({"timing.link_deadline": 2.0}).core_settings().link_deadline == 2.0
     assert config({"timing.beat_every": 0.1}).core_settings().beat_every == 0.1
 
