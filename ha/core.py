@@ -9,14 +9,19 @@ Use: tell the time (``look_at_clock``), call what happened, then ``settle()``, t
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
+
 from ha.apply.record_gate import NO_RECORD
 from ha.apply.replica import Replica
 from ha.effects import CompareAndSet, Effect, LogLine, ReadQueue, ReadRecord, ResetLog, Send, Stop
 from ha.invariants import NodeChecks
+from ha.link_beats import LinkBeats
 from ha.log_events import StoreFailed
 from ha.membership.node_state import ACTIVE, CATCHUP, NODE_TABLE, READY
 from ha.membership.record import Record
 from ha.messages.attaching import AttachmentRefused
+from ha.messages.beats import Beat
 from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.election import HandoverRefused, Outdated, Probe, ProbeReply
 from ha.messages.wire import Peer
@@ -31,6 +36,9 @@ from txobserver.invariants import CHECKS
 from txobserver.ports.ledger import Done, Host
 from txobserver.ports.store import Page
 
+LOOKING_SECONDS = 0.5
+"""Behind the loss of its link with the primary a backup reads the record at every tick for so long: where the process
+of the primary is gone, its lease is given up within that time (docs/decisions/released-for-the-dead.md)."""
 ROUNDS_OF_CALLS = 4
 """How often in a turn a primary and its own desk answer each other; what is left comes in the next."""
 
@@ -54,6 +62,8 @@ class NodeCore(Node):
     ) -> None:
         super().__init__(member, replica, host, settings, log_first, cluster_id, first_session, local_calls)
         self.role: Role = Waiting(self)
+        self._look_until = -math.inf
+        self.beats = LinkBeats(settings, self.features, self.emit)
         self._checks = NodeChecks(self)
         replica.contents.table.outcomes.keep(settings.outcomes_kept, settings.outcome_seconds)
 
@@ -111,7 +121,11 @@ class NodeCore(Node):
         if leading := self.leading:
             leading.keeper.send_if_due(self.now)
         if not self.failed:
+            for peer, heard_at in self.beats.tick(self.generation, self.now):
+                self._unlinked(peer, heard_at)
             self.checkpointing.tick(self.now)
+            if self.now < self._look_until and not self.leading:
+                self.emit(ReadRecord())
             self.role.tick()
 
     def settle(self) -> None:
@@ -130,10 +144,22 @@ class NodeCore(Node):
         if up:
             self.linked.add(node)
             self.features[node] = features
+            self.gone_since.pop(node, None)
         else:
-            self.linked.discard(node)
-            self.features.pop(node, None)
-            self.role.unlinked(node)
+            self._unlinked(node, self.beats.down(node, self.now))
+
+    def _unlinked(self, node: str, since: float) -> None:
+        """It cannot be reached. Where a silent link was closed this is told twice, and the first time counts."""
+        self.linked.discard(node)
+        self.features.pop(node, None)
+        since = self.gone_since.setdefault(node, since)
+        if (following := self.following) and following.backup.primary == node:
+            self._look_until = since + LOOKING_SECONDS
+        self.role.unlinked(node, since)
+
+    def on_heard(self, peers: Collection[str]) -> None:
+        """Something has come from these peers since the last tick, be it in the middle of a message."""
+        self.beats.heard(peers, self.now)
 
     def on_message(self, node: str, message: Peer) -> None:
         """A message of a peer. One of a lower generation is refused."""
@@ -147,7 +173,9 @@ class NodeCore(Node):
         if generation > self.generation and not self.leading:
             self.candidate.heard(generation)
             self.emit(ReadRecord())
-        if isinstance(message, Probe):
+        if isinstance(message, Beat):
+            self.beats.told(node, message)
+        elif isinstance(message, Probe):
             self.answer_probe(node, message, self._log_end())
         elif isinstance(message, ProbeReply):
             self.candidate.reply(message)

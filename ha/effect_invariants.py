@@ -8,6 +8,7 @@ from typing import Any, get_args
 from ha.apply.invariants import check_checkpoint
 from ha.effects import (
     Acknowledge,
+    CloseLink,
     CompareAndSet,
     Effect,
     KeepCalls,
@@ -26,7 +27,7 @@ from ha.effects import (
 )
 from ha.membership.invariants import check_record
 from ha.membership.record import Record
-from ha.messages import election
+from ha.messages import beats, election
 from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
 from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.copying import (
@@ -227,6 +228,7 @@ _EFFECTS: dict[type, Callable[..., None]] = {
     RunAction: EffectChecks.run_action,
     ReadAction: EffectChecks.read_action,
     KeepCalls: EffectChecks.keep_calls,
+    CloseLink: lambda checks, role, effect: None,
 }
 
 
@@ -294,6 +296,10 @@ def _probe_reply(node: Node, role: Role, message: election.ProbeReply) -> None:
 
 def _elected(node: Node, role: Role, message: election.Promoted | election.HandoverRequest | election.Outdated) -> None:
     assert message.generation >= 1, f"P10: generation {message.generation} begins or is asked for"
+
+
+def _beat(node: Node, role: Role, message: beats.Beat) -> None:
+    assert message.every > 0, "P12: a node beats without a pause, or never"
 
 
 def _copy_begins(node: Node, role: Role, message: ResyncBegin) -> None:
@@ -375,6 +381,7 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     election.HandoverRequest: _elected,
     election.HandoverRefused: _refused,
     election.Outdated: _elected,
+    beats.Beat: _beat,
     ResyncBegin: _copy_begins,
     QueueSnapshot: _page,
     QueueContent: _messages,

@@ -59,6 +59,12 @@ class Send(NamedTuple):
     message: object
 
 
+class CloseLink(NamedTuple):
+    """End the connections with a peer of which nothing comes, and dial anew. What was sent to it may be lost."""
+
+    peer: str
+
+
 class ReadLog(NamedTuple):
     """Read frames from sequence ``first`` on for a backup that lags; reports ``on_log_read``."""
 
@@ -141,6 +147,7 @@ Effect = (
     | ResetLog
     | WriteCheckpoint
     | Send
+    | CloseLink
     | ReadLog
     | ReadQueue
     | ReadRecord

@@ -12,6 +12,7 @@ from typing import Protocol, get_args
 from ha.core import NodeCore
 from ha.effects import (
     Acknowledge,
+    CloseLink,
     CompareAndSet,
     Effect,
     KeepCalls,
@@ -59,6 +60,9 @@ class Io(Protocol):
 
     def send(self, peer: str, message: object) -> None:
         """Give a message to the network, which may lose it."""
+
+    def close_link(self, peer: str) -> None:
+        """End the connections with a peer; it is dialled anew. That it is gone may be reported again."""
 
     def log(self, line: LogLine) -> None:
         """A line for people."""
@@ -192,6 +196,7 @@ _CARRY_OUT: dict[type, Callable[..., None]] = {
     ResetLog: _write,
     WriteCheckpoint: _write,
     Send: _send,
+    CloseLink: lambda io, effect: io.close_link(effect.peer),
     ReadLog: lambda io, effect: io.read_log(effect),
     ReadQueue: lambda io, effect: io.read_queue(effect),
     ReadRecord: lambda io, effect: io.read_record(),

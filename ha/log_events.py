@@ -14,6 +14,13 @@ class StateChanged(NamedTuple):
     state: str
 
 
+class LinkSilent(NamedTuple):
+    """Nothing has come from a peer for so many seconds; its connections are closed."""
+
+    peer: str
+    seconds: float
+
+
 class FollowingPrimary(NamedTuple):
     """The record names this primary."""
 
@@ -174,6 +181,7 @@ class TooBusyToStand(NamedTuple):
 
 LogEvent = (
     StateChanged
+    | LinkSilent
     | FollowingPrimary
     | PrimarySilent
     | RefusedByPrimary

@@ -33,10 +33,10 @@ class Node:
     """``now`` is in seconds on a clock that counts suspension, ``wall_ms`` in milliseconds since 1970.
 
     ``log_first``: the first sequence that the log holds; ``feed``: what has passed the commit point; ``linked``: the
-    peers that can be reached now; ``features``: of each of them, what both it and this node know; ``failed``: why the
-    store has failed, if it has; ``sessions``: the number of the last attachment that was asked for; ``calls``: the
-    node's part in cluster calls, of which ``local_calls`` is what it has kept durably; ``relay``: steps that operators
-    ask for here.
+    peers that can be reached now; ``features``: of each of them, what both it and this node know; ``gone_since``: since
+    when others cannot be; ``failed``: why the store has failed, if it has; ``sessions``: the number of the last
+    attachment that was asked for; ``calls``: the node's part in cluster calls, of which ``local_calls`` is what it has
+    kept durably; ``relay``: steps that operators ask for here.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Node:
         self.feed = Feed(replica, settings.feed_bytes)
         self.linked: set[str] = set()
         self.features: dict[str, frozenset[str]] = {}
+        self.gone_since: dict[str, float] = {}
         self.failed: str | None = None
         self.sessions = first_session
         self.gate = RecordGate(cluster_id, replica, self.emit)

@@ -74,8 +74,8 @@ class Role:
             if replica.in_parts:
                 self.node.wake()
 
-    def unlinked(self, peer: str) -> None:
-        """The connection to this peer is gone."""
+    def unlinked(self, peer: str, since: float) -> None:
+        """The connection to this peer is gone, or has been of no use since then."""
 
     def detached(self, retry_at_once: bool) -> None:
         """The attachment to a primary has ended."""
@@ -167,7 +167,7 @@ class Following(Role):
         if self.backup.due:
             self.node.wake()
 
-    def unlinked(self, peer: str) -> None:
+    def unlinked(self, peer: str, since: float) -> None:
         """The primary may be the one that is gone."""
         if self.backup.primary == peer:
             self.detached(retry_at_once=True)
@@ -246,6 +246,7 @@ class Leading(Role):
         name, settings, emit = node.member.node, node.settings, node.emit
         self.keeper = RecordKeeper(record, sent_at, node.member, settings, emit)
         attachments = Attachments(name, record.generation, node.replica, self.keeper, emit, node.now, node.features)
+        attachments.gone(node.gone_since)
         self.fanout = Star(attachments, node.replica, settings, emit)
         self.primary = Primary(attachments, self.fanout, node.replica, node.host, settings, emit)
         self.primary.writer.wake, self.primary.writer.wall_ms = node.wake, node.wall_ms
@@ -300,9 +301,10 @@ class Leading(Role):
         self.backups.pump(node.now)
         self.backups.grant(node.now)
 
-    def unlinked(self, peer: str) -> None:
+    def unlinked(self, peer: str, since: float) -> None:
         """A backup's attachment ends with its connection."""
         self.backups.attachments.detach(peer, self.node.now)
+        self.backups.attachments.gone({peer: since})
         self.desk.unlinked(peer)
 
     def written(self, sequence: int) -> None:

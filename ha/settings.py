@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from txobserver.work_limits import WorkLimits
 
+LEAST_BEATS = 3
+"""So many beats fit into a link's deadline at least: one that is late, and one that was lost, end no link."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -14,6 +17,8 @@ class Settings:
     ``lease_ttl``: how long a lease holds from before its renewal was sent. ``prepare_timeout``: how long a backup may
     owe an acknowledgement before it leaves the ready set. ``backup_timeout``: how long a new primary waits for an
     expected backup. ``link_down_grace``: how long a lost connection may be down before its backup is taken out.
+    ``beat_every``: how often a node speaks to every peer; ``link_deadline``: after how long without a byte from a peer
+    the link with it is down (``ha.link_beats``).
     ``heartbeat_every``: how often a primary speaks to a backup even if nothing happens; ``silence``: after how long
     without a word a backup takes its attachment for ended. ``lease_drift``: by how much one node's clock may run slower
     than another's, as a fraction; a primary gives up its lease by so much before it ends. ``portion_bytes``: how
@@ -35,6 +40,8 @@ class Settings:
     prepare_timeout: float = 3.0
     backup_timeout: float = 5.0
     link_down_grace: float = 0.2
+    beat_every: float = 0.2
+    link_deadline: float = 0.75
     probe_timeout: float = 0.15
     rejoin_every: float = 0.5
     heartbeat_every: float = 1.0
@@ -79,3 +86,9 @@ class Settings:
         """The longest step of its clock, in seconds, that a primary holds against others whole (``ha.primary.watch``):
         in one that is longer, every node may have spoken and nothing has been read."""
         return min(self.longest_step, self.speak_every)
+
+    @property
+    def longest_unheard(self) -> float:
+        """The longest step of its clock, in seconds, in which a node counts as listening to its peers: in one that is
+        longer, each of them may have beaten and nothing has been read."""
+        return min(self.longest_counted, self.beat_every)

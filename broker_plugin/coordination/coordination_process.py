@@ -13,6 +13,8 @@ It also renews the lease of a primary that is in the middle of a long turn (``br
 it must never go on when its node is gone. It sees the end of its input before anything else that it does, and looks
 whose child it is before it renews; a node that is gone shows no turns either. The kernel is not asked to kill it with
 its node (PR_SET_PDEATHSIG): that would be with the thread that has started it.
+
+When all threads of the node have exited, it gives up the lease that the node had, and ends (``node_life``).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from pathlib import Path
 
 import msgspec
 
+from broker_plugin.coordination.node_life import NodeLife, open_own_life
 from broker_plugin.coordination.polling import Polling
 from broker_plugin.coordination.renewer import Renewer
 from broker_plugin.coordination.shared_watchdog import SharedWatchdog
@@ -63,6 +66,8 @@ NAME_FILE = Path("/proc/self/comm")
 MODULE = (sys.executable, "-P", "-m")
 """Runs a module of ours. Without -P, Python looks for every module in the directory first in which the node was
 started, where any user may be able to put one (``a_module_in_the_directory_of_the_start``)."""
+GONE_SECONDS = 1.0
+"""In which all threads of a node are expected to have exited once its input has ended; then its lease runs out."""
 NO_RENEWALS = Renewals(1.0, 0.0)
 """Of a process that is not shown any turns"""
 
@@ -73,11 +78,12 @@ NEEDED_KINDS = ("PYTHON", "LC_", "LD_", "MALLOC_")
 
 
 class Request(msgspec.Struct):
-    """A read, or with a record a compare-and-set, or with ``snapshot`` one of these."""
+    """A read, or with a record a compare-and-set, or with ``snapshot`` one of these; ``end``: nothing more is asked."""
 
     expected: int = 0
     record: Record | None = None
     snapshot: bool = False
+    end: bool = False
 
 
 class Reply(msgspec.Struct):
@@ -121,6 +127,10 @@ class ChildProcess:
         if watchdog is not None:
             self._command += map(str, (watchdog.descriptor, renewals.every, renewals.hung_after))
             self._descriptors += (watchdog.descriptor,)
+        self._life = open_own_life() if watchdog is not None and renewals.released_for else None
+        if self._life is not None:
+            self._command.append(str(self._life))
+            self._descriptors += (self._life,)
         self._seconds = seconds
         self._child: subprocess.Popen[bytes] | None = None
         self._answered = False
@@ -153,6 +163,8 @@ class ChildProcess:
         child, self._child = self._child, None
         if child is not None:
             assert child.stdin is not None and child.stdout is not None
+            with suppress(OSError):  # it has ended by itself
+                child.stdin.write(msgspec.json.encode(Request(end=True)) + b"\n")
             child.stdin.close()
             if not _gone(child):
                 self._kill(child)
@@ -160,6 +172,9 @@ class ChildProcess:
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
             watchdog.close()
+        life, self._life = self._life, None
+        if life is not None:
+            os.close(life)
 
     def give_up(self) -> None:
         """From any thread: answers are not wanted any more, neither to a call that is on its way nor to later ones."""
@@ -326,10 +341,13 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def serve(made: Callable[[], Coordination], descriptor: str = "", every: str = "0", hung_after: str = "0") -> None:
+def serve(
+    made: Callable[[], Coordination], descriptor: str = "", every: str = "0", hung_after: str = "0", life: str = ""
+) -> None:
     """Answer until the node asks no more, and renew meanwhile, by the watchdog behind ``descriptor``.
 
-    ``made`` makes the store, with all that it needs.
+    ``made`` makes the store, with all that it needs. ``life``: the descriptor of a node whose lease is given up when
+    it is gone.
     """
     node = os.getppid()
     # The node's to answer: it may be told by way of all of its processes, and gives its lease up with this one's help.
@@ -349,11 +367,17 @@ def serve(made: Callable[[], Coordination], descriptor: str = "", every: str = "
             assert renewer is not None
             renewer.renew()
             continue
-        reply = answer(store, renewer, msgspec.json.decode(line, type=Request))
+        request = msgspec.json.decode(line, type=Request)
+        if request.end:
+            renewer = None
+            break
+        reply = answer(store, renewer, request)
         try:
             os.write(sys.stdout.fileno(), msgspec.json.encode(reply) + b"\n")
         except BrokenPipeError:  # the node was killed meanwhile; what it asked for is done or not, as ever
             break
+    if renewer is not None and life and NodeLife(int(life)).gone(GONE_SECONDS):
+        renewer.release()
     store.close()
 
 

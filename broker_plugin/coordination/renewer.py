@@ -10,13 +10,19 @@ the node asks for next expects the version that it was told last. Within the sam
 version of the last renewal, since the record is otherwise what the node knows (``renewed_while_the_node_asks``). Any
 other change, of an operator or another primary, is a conflict here and there: nothing is renewed any more then, until a
 change of the node's own has been made.
+
+When the node's process is certainly gone, its lease is given up (``release``): nothing of it can acknowledge, tell or
+deliver any more (docs/decisions/released-for-the-dead.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from ha.membership.record import CasConflict, CoordinationError, Record
 from ha.membership.watchdog import Renewals
@@ -99,6 +105,19 @@ class Renewer:
             return  # it is tried again; if this one was made all the same, the next one meets a conflict
         else:
             self._turns.renewed(generation, began)
+
+    def release(self) -> None:
+        """The node is gone for good: give up the lease that it had by the last change known here, if nothing has been
+        changed since.
+
+        As a primary does that stops, for any successor; the node stays in the ready set, as it does when its lease runs
+        out. Where the store does not answer, or what it did last is not known, it runs out.
+        """
+        reign, self._reign = self._reign, None
+        if reign is not None:
+            released = msgspec.structs.replace(reign.record, released=True, preferred="")
+            with suppress(CasConflict, CoordinationError):
+                self._store.compare_and_set(reign.record.version, released)
 
 
 def _same_reign(one: Record, other: Record) -> bool:

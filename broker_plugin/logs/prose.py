@@ -149,6 +149,7 @@ def _not_run(event: node.ActionNotRun) -> str:
 
 _SENTENCES: dict[type, Callable[..., str]] = {
     core.StateChanged: lambda e: f"state {e.state}",
+    core.LinkSilent: lambda e: f"nothing has come from {e.peer} for {e.seconds:.2f} s; it is dialled anew",
     core.FollowingPrimary: lambda e: f"following {e.primary}",
     core.PrimarySilent: lambda e: f"{e.primary} is silent, asking to be attached again",
     core.RefusedByPrimary: lambda e: f"{e.primary} refused: {e.reason}",

@@ -246,6 +246,8 @@ class NodeConfig(BaseSettings):
             prepare_timeout=timing.prepare_timeout,
             backup_timeout=timing.backup_timeout,
             link_down_grace=timing.link_down_grace,
+            beat_every=timing.beat_every,
+            link_deadline=timing.link_deadline,
             min_ready=self.min_ready,
             checkpoint_bytes=store.checkpoint_bytes,
             checkpoint_every=store.checkpoint_seconds,
@@ -265,7 +267,7 @@ class NodeConfig(BaseSettings):
     def serve_coordination(self) -> Served:
         """The coordination store, for a node's lifetime. Raises ConfigError."""
         timing = self.timing
-        renewals = Renewals(timing.renew_every, timing.hung_after)
+        renewals = Renewals(timing.renew_every, timing.hung_after, self.host is None)
         try:
             return self.coordination.serve(self.cluster, max(ANSWER_SECONDS, timing.lease_ttl), renewals)
         except OSError as error:

@@ -124,6 +124,11 @@ class NodeIo:
         if self.links is not None:
             self.links.send(peer, message)
 
+    def close_link(self, peer: str) -> None:
+        """Both connections."""
+        if self.links is not None:
+            self.links.close_link(peer)
+
     def log(self, line: LogLine) -> None:
         """To this process's log."""
         level = logging.WARNING if line.warning else logging.INFO

@@ -163,6 +163,21 @@ class Links:
             for part in self._sealed.parts(protocol.session.sealer, message):
                 transport.write(part)
 
+    def heard(self) -> set[str]:
+        """From which peers bytes have come since the last call."""
+        peers = set()
+        for protocol in self._in:
+            if protocol.heard and protocol.peer is not None:
+                peers.add(protocol.peer)
+            protocol.heard = False
+        return peers
+
+    def close_link(self, peer: str) -> None:
+        """Nothing comes from this peer any more: end what was dialled, which is dialled anew, and what it has."""
+        for protocol in [*self._out.values(), *self._in]:
+            if protocol.peer == peer:
+                protocol.close()
+
     async def stop(self) -> None:
         """End everything."""
         self._stopping = True

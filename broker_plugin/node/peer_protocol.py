@@ -56,6 +56,7 @@ class PeerProtocol(GuardedProtocol):
 
     ``expected`` are the nodes that may greet; ``features`` what both sides know, once the peer has greeted. ``session``
     is there once both sides have proved themselves. ``proof``: None where all must be said over TLS (``secured``).
+    ``heard``: bytes have come since that was asked last.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class PeerProtocol(GuardedProtocol):
         self.guard = guard
         self.peer: str | None = None
         self.features: frozenset[str] = frozenset()
+        self.heard = False
         self.session: LinkSession | None = None
         self.transport: asyncio.Transport | None = None
         self._hello = hello
@@ -109,6 +111,7 @@ class PeerProtocol(GuardedProtocol):
         """Take whole messages out of what came in."""
         if self.transport is None:
             return
+        self.heard = True
         buffer = self._buffer
         buffer += data
         at = 0

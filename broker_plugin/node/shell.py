@@ -184,8 +184,13 @@ class Shell:
     def _tick(self) -> None:
         self._ticker = self._guard.call_later(TICK, self._tick)
         self._turned()
-        self.report(self.core.tick)
+        self.report(self._look_round)
         self._watch()
+
+    def _look_round(self) -> None:
+        if (links := self.io.links) is not None:
+            self.core.on_heard(links.heard())
+        self.core.tick()
 
     def _turned(self) -> None:
         """Another turn has begun, so the last one was completed."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ha.settings import LEAST_BEATS
+
 
 class Section(BaseModel):
     """A table: no unknown key, no number that is none, and no value in a message."""
@@ -32,6 +34,8 @@ class Timing(Section):
     prepare_timeout: float = Field(3.0, gt=0, le=MOST_PATIENCE)
     backup_timeout: float = Field(5.0, gt=0, le=MOST_PATIENCE)
     link_down_grace: float = Field(0.2, ge=0, le=MOST_PATIENCE)
+    beat_every: float = Field(0.2, gt=0, le=MOST_PATIENCE)
+    link_deadline: float = Field(0.75, gt=0, le=MOST_PATIENCE)
     call_retry: float = Field(1.0, gt=0, le=MOST_PATIENCE)
     ticket_timeout: float = Field(10.0, gt=0, le=MOST_PATIENCE)
     hung_after: float = Field(
@@ -42,7 +46,7 @@ class Timing(Section):
 
     @model_validator(mode="after")
     def _renew_in_time(self) -> Timing:
-        for name in ("renew_every", "prepare_timeout", "backup_timeout", "call_retry"):
+        for name in ("renew_every", "prepare_timeout", "backup_timeout", "call_retry", "beat_every"):
             if getattr(self, name) < SHORTEST:
                 raise ValueError(
                     f"{name} must be at least {SHORTEST:g}: a node looks at its clock every 0.02 s, and less often "
@@ -50,6 +54,8 @@ class Timing(Section):
                 )
         if self.renew_every * 2 > self.lease_ttl:
             raise ValueError("renew_every must be at most half of lease_ttl")
+        if self.link_deadline < round(LEAST_BEATS * self.beat_every, 6):  # 0.6 is three times 0.2
+            raise ValueError(f"link_deadline must be at least {LEAST_BEATS} times beat_every")
         if not self.hung_after < self.lease_ttl:
             raise ValueError("hung_after must be less than lease_ttl")
         if self.hung_after < SHORTEST_HANG * self.renew_every:

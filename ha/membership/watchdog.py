@@ -14,10 +14,13 @@ class Renewals(NamedTuple):
     """When a coordination store renews a lease without being asked, in seconds.
 
     ``every``: between renewals, about. ``hung_after``: so long after the last completed turn none is made any more.
+    ``released_for``: the lease of a node whose process is certainly gone is given up for it; not where another process
+    speaks to its clients too.
     """
 
     every: float
     hung_after: float
+    released_for: bool = False
 
 
 class Watchdog(Protocol):

@@ -10,6 +10,7 @@ import msgspec
 
 from ha.messages.alarms import AlarmsInForce
 from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
+from ha.messages.beats import Beat
 from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.copying import (
     ForwardOutcomes,
@@ -63,6 +64,7 @@ Peer = (
     | DeskAnswer
     | StepAsk
     | StepTold
+    | Beat
 )
 """What the core takes"""
 Told = Peer | AlarmsInForce

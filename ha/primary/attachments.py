@@ -76,6 +76,11 @@ class Attachments:
                 self.copies.remove(session.resync)
         self.parked.pop(node, None)
 
+    def gone(self, since: Mapping[str, float]) -> None:
+        """These nodes cannot be reached, and could not be since then: also before this one was primary."""
+        for node in since.keys() & self.absent_since.keys():
+            self.absent_since[node] = min(since[node], self.absent_since[node])
+
     def refuse(self, node: str, session: int, reason: str) -> None:
         """Tell a backup why its attachment ends, or cannot be."""
         self._emit(Send(node, AttachmentRefused(self.generation, session, reason)))

@@ -111,6 +111,9 @@ class Checker:
     def linked(self, process: Process, greeting: Hello) -> None:
         """A node has a link to another one, which has greeted it so."""
 
+    def given_up(self, process: Process, peer: str) -> None:
+        """A node closes its link with a peer, of which it says that nothing comes."""
+
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
 

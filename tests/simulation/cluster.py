@@ -122,6 +122,8 @@ class Cluster:
             link.process_ended()
         if power:
             self.disks[name].power_cut()
+        else:
+            process.child.look_later()
 
     def ended(self, process: Process) -> None:
         """A process has ended by itself."""

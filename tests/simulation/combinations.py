@@ -155,6 +155,24 @@ def primary_oversleeps(cluster: Cluster, chance: random.Random) -> Ending | None
     return steps.end
 
 
+def stopped_for_a_deadline(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """A node is stopped for nearly as long as a link may be silent, four times; its peers have beaten meanwhile."""
+    process = serving_primary(cluster)
+    if process is None or len(cluster.processes) < 2:
+        return None
+    steps, deadline, at = Steps(cluster), cluster.settings.link_deadline, 0.0
+
+    def stop(seconds: float) -> None:
+        if process.alive and not process.paused:
+            steps.pause(process, seconds)
+
+    for _ in range(4):
+        seconds = deadline * chance.uniform(0.75, 1.0)
+        steps.after(at, lambda s=seconds: stop(s))  # type: ignore[misc]
+        at += seconds + chance.uniform(0.05, 0.3)
+    return steps.end
+
+
 def renewal_told_late(cluster: Cluster, chance: random.Random) -> Ending | None:
     """The primary is told late that its lease was renewed, and then cannot reach the coordination store any more."""
     primary = serving_primary(cluster)

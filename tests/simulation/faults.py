@@ -62,6 +62,7 @@ WEIGHTS: dict[Kind, int] = {
     together.older_record_of_another_generation: 2,
     together.forced_while_another_is_promoted: 2,
     together.primary_oversleeps: 2,
+    together.stopped_for_a_deadline: 2,
     together.renewal_told_late: 2,
     together.clock_jumps_at_a_cut: 2,
     at_disk.copy_in_memory_alone: 3,

@@ -79,6 +79,8 @@ class Socket(asyncio.Transport):
     def receive(self, data: bytes | None) -> None:
         """Something has arrived; the process reads it when it comes to that."""
         self._buffer.append(data)
+        if data is not END:
+            self._network.arrived[self.pair[::-1]] = self._network.now
         if len(self._buffer) == 1 and self.protocol is not None:
             self.loop.arrives(self._read)
 
@@ -134,10 +136,17 @@ class Network:
         self._chance = world.chance("network")
         self.down: set[Pair] = set()
         """Directions that a fault keeps cut or stalled"""
+        self.arrived: dict[Pair, float] = {}
+        """When bytes came last, from whom to whom; a process that is stopped reads them later"""
         self._cut: set[Pair] = set()
         self._stalled: set[Pair] = set()
         self._listeners: dict[str, Listener] = {}
         self._sockets: dict[Socket, None] = {}
+
+    @property
+    def now(self) -> float:
+        """True time, in seconds."""
+        return self._world.now
 
     # -- what loops ask
 

@@ -29,6 +29,7 @@ from ha.messages.wire import Peer
 from tests.simulation.calls import Plan, SimCalls
 from tests.simulation.disk import Disk, SimStore
 from tests.simulation.loop import MachineClock, SimLoop
+from tests.simulation.node_child import SimChild
 from tests.simulation.releases import TODAY
 from tests.simulation.surroundings import SimSurroundings
 from txobserver.configuration import OPERATIONS, UnknownStep
@@ -142,6 +143,11 @@ class WatchedLinks(Links):
             self.process.cluster.truth.sending(self.process, decode_frame(message.frame)[0].position)
         super().send(peer, message)
 
+    def close_link(self, peer: str) -> None:
+        """As ever."""
+        self.process.cluster.truth.given_up(self.process, peer)
+        super().close_link(peer)
+
 
 class Process:
     """A running node. Raises StoreError when its store cannot be opened.
@@ -177,10 +183,11 @@ class Process:
         self.broker = WatchedBroker(self._schedule, self._unique, WINDOW)
         self.broker.process = self
         self.greeting = self.release.greets(greeting(cluster.name, self.name, self.name, PORT, CLUSTER_ID))
+        self.child = SimChild(self, coordination, self.world.chance(f"child/{self.name}/{self._number}"))
         calls = SimCalls(
             self.world,
             self.loop,
-            lambda call: coordination.plan(self.name, call == coordination.compare_and_set),
+            lambda call: coordination.plan(self.name, call == self.child.compare_and_set),
             coordination.on_wait,
         )
         self.surroundings = SimSurroundings(self)
@@ -194,7 +201,7 @@ class Process:
             self.greeting,
             LinkCredentials(LinkSecrets([SECRET]), lambda: nonces.randbytes(NONCE), self.clock.now),
             [PeerAddress(name, name, PORT) for name in cluster.disks if name != self.name],
-            WatchedRecords(self, coordination, calls),
+            WatchedRecords(self, self.child, calls),
             self._fail,
             clocks=Clocks(self.clock.now, self.clock.wall_ms),
             first_session=self._number << SESSION_BITS,
@@ -240,6 +247,7 @@ class Process:
     def pause(self, calls: int = 0) -> None:
         """SIGSTOP, at once or in the middle of a round of the loop, when it has made so many more calls."""
         self.loop.pause(calls)
+        self.child.look_later()
 
     def go_on(self) -> None:
         """SIGCONT: everything that came meanwhile comes now."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from ha.messages.beats import BEATS_FEATURE
 from ha.messages.greeting import FEATURES, OLDEST_VERSION, WIRE_VERSION, Hello
 from txobserver.actions import SHIPPED, ActionRegistry
 from txobserver.configuration import DECLARE_EXCHANGE, OPERATIONS
@@ -34,15 +35,19 @@ class Release:
 
     def greets(self, hello: Hello) -> Hello:
         """What a node of this release says first, where one of today's says ``hello``."""
-        return msgspec.structs.replace(
-            hello, version=self.version, oldest=self.oldest, features=sorted(self.features)
-        )
+        return msgspec.structs.replace(hello, version=self.version, oldest=self.oldest, features=sorted(self.features))
 
 
 TODAY = Release("today's")
-NEWER = Release("the newer", features=frozenset({FEATURE}))
-OLDER = Release("the older", OPERATIONS - {YOUNG})
-OLDEST = Release("the oldest", OPERATIONS - {YOUNG}, version=WIRE_VERSION - 1, oldest=WIRE_VERSION - 1)
+NEWER = Release("the newer", features=frozenset({FEATURE, BEATS_FEATURE}))
+OLDER = Release("the older", OPERATIONS - {YOUNG}, features=FEATURES - {BEATS_FEATURE})
+OLDEST = Release(
+    "the oldest",
+    OPERATIONS - {YOUNG},
+    features=FEATURES - {BEATS_FEATURE},
+    version=WIRE_VERSION - 1,
+    oldest=WIRE_VERSION - 1,
+)
 
 
 def understand(one: Hello, other: Hello) -> bool:

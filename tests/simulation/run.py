@@ -97,6 +97,8 @@ class Run:
             rejoin_every=0.2,
             probe_timeout=0.1,
             link_down_grace=0.15,
+            beat_every=0.1,
+            link_deadline=self.world.chance("beats").choice((0.3, 0.3, 0.75)),
             min_ready=chance.choice((1, 1, 1, 2)),
             checkpoint_every=min(chance.choice((0.2, 0.5, 2.0)), 0.2 if copies else 2.0),
             window_bytes=chance.choice((2000, 1 << 20)),

@@ -17,7 +17,7 @@ from ha.settings import Settings
 from tests.simulation.book import Book
 from tests.simulation.coordination import SimCoordination
 from tests.simulation.disk import Disk
-from tests.simulation.loop import SimLoop
+from tests.simulation.loop import MachineClock, SimLoop
 from tests.simulation.losses import Losses
 from tests.simulation.network import Network
 from tests.simulation.reference import Reference
@@ -64,6 +64,7 @@ class Process(Protocol):
     core: NodeCore
     broker: EmbeddedBroker
     disk: Disk
+    clock: MachineClock
     guard: Guard
     cluster: Cluster
     world: World

@@ -14,6 +14,7 @@ MOMENTS = {
     "older_record_of_another_generation": ("is put in its place", "this store has seen generation", "writes the"),
     "forced_while_another_is_promoted": ("disk of", "forces", "nothing is forced"),
     "primary_oversleeps": ("SIGSTOP", "record ", "SIGCONT", "stepping down: the lease could not be renewed"),
+    "stopped_for_a_deadline": ("SIGSTOP", "SIGCONT", "SIGSTOP", "SIGCONT"),
     "renewal_told_late": ("late", "off from the coordination store", "stepping down", "state active"),
     "copy_in_memory_alone": ("loses the disk", "at the end of its copy", "in the memory of", "power cut"),
     "slow_joiner": ("a slow one", "resynchronises queue by queue", "is ready"),

@@ -296,6 +296,11 @@ class Truth:
         for checker in self.checkers:
             checker.linked(process, greeting)
 
+    def given_up(self, process: Process, peer: str) -> None:
+        """A node closes its link with a peer, of which it says that nothing comes."""
+        for checker in self.checkers:
+            checker.given_up(process, peer)
+
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
         for checker in self.checkers:

@@ -132,6 +132,10 @@ class MemoryNode:
         """To the network of the test."""
         self.cluster.send(self.name, peer, message)
 
+    def close_link(self, peer: str) -> None:
+        """Both connections; they are made anew when both ways carry messages."""
+        self.cluster.close_link(self.name, peer)
+
     def log(self, line: LogLine) -> None:
         """Kept for the test."""
         self.lines.append(sentence(line.event))
@@ -209,6 +213,7 @@ class MemoryCluster:
         self.cut: set[tuple[str, str]] = set()
         self.held: set[tuple[str, str]] = set()
         self.wire: list[tuple[str, str, bytes]] = []
+        self.closed: set[tuple[str, str]] = set()
         self.lose: Callable[[str, str, Any], bool] = lambda source, target, message: False
         self.disks = {name: MemoryDisk(f"{name}1") for name in "abcdefg"[:size]}
         self.coordination.record = first_record("test", CLUSTER_ID, Member("a", "a1"))
@@ -286,13 +291,32 @@ class MemoryCluster:
                 self.wire.append((source, target, data))
             elif target in self.nodes:
                 node = self.nodes[target]
+                node.report(lambda n=node, s=source: n.core.on_heard({s}))  # type: ignore[misc]
                 node.report(lambda n=node, s=source, d=data: n.core.on_message(s, decode(d)))  # type: ignore[misc]
+        self._dial_anew()
         self._do_cas()
         for node in list(self.nodes.values()):
             if node.name not in self.frozen:
                 if node.name not in self.storeless:
                     node.interpreter.record_read(self.coordination.read())
                 node.report(node.core.tick)
+
+    def close_link(self, one: str, other: str) -> None:
+        """One end closes it: the other one knows, if that way carries packets."""
+        self.closed.add((one, other))
+        if (one, other) not in self.held and other in self.nodes:
+            last = [(s, t, m) for s, t, m in self.wire if (s, t) == (one, other)]
+            for source, target, data in last:
+                self.nodes[target].report(lambda s=source, d=data: self.nodes[other].core.on_message(s, decode(d)))  # type: ignore[misc]
+            self.nodes[other].report(lambda: self.nodes[other].core.on_link(one, False))
+        self.wire = [(s, t, m) for s, t, m in self.wire if {s, t} != {one, other}]
+
+    def _dial_anew(self) -> None:
+        for one, other in sorted(self.closed):
+            if not {(one, other), (other, one)} & self.held and {one, other} <= self.nodes.keys():
+                self.closed.discard((one, other))
+                self.nodes[one].link(other)
+                self.nodes[other].link(one)
 
     def _go_on(self) -> None:
         """Who was frozen in the last turn and is so no more runs its timer before it reads anything, as uvloop does."""

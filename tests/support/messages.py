@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
+from ha.messages.beats import Beat
 from ha.messages.calls import (
     CallAppend,
     CallAsk,
@@ -87,6 +88,7 @@ MESSAGES: list[Any] = [
     SnapshotAccess(1, 800, 7, [User("u", "hash", ("t",), 1)], Access(events=1, last=1)),
     StepAsk(1, 3, "user.delete", "u", b""),
     StepTold(1, 3, None),
+    Beat(1, 200),
     TicketAsk(1, ID),
     TicketGranted(1, ID, 3, 1),
     CallRefused(1, ID, "no"),

@@ -52,6 +52,8 @@ def value(found: NodeConfig, key: str) -> Any:
         ("timing.prepare_timeout", SHORTEST, SHORTEST - TINY),
         ("timing.backup_timeout", SHORTEST, SHORTEST - TINY),
         ("timing.link_down_grace", 0.0, -TINY),
+        ("timing.beat_every", SHORTEST, SHORTEST - TINY),
+        ("timing.link_deadline", 0.6, 0.6 - TINY),
         ("store.retention_seconds", 0.0, -TINY),
         ("store.segment_bytes", 4096, 4095),
         ("store.checkpoint_bytes", 4096, 4095),
@@ -84,6 +86,7 @@ def test_the_lowest_value_is_taken_and_none_below(key: str, lowest: float, too_l
         ("timing.prepare_timeout", 3600),
         ("timing.backup_timeout", 3600),
         ("timing.link_down_grace", 3600),
+        ("timing.link_deadline", 3600),
         ("amqp.login_seconds", 3600),
         ("store.retention_seconds", 1_000_000_000),
         ("store.checkpoint_seconds", 1_000_000_000),
@@ -137,12 +140,30 @@ def test_a_loop_is_taken_for_hung_within_a_lease_and_behind_the_first_renewal_th
         config({"timing.hung_after": 0})
 
 
+def test_three_beats_fit_into_the_deadline_of_a_link() -> None:
+    """At the default interval 0.6 s, and where that is changed alone."""
+    assert config({"timing.beat_every": 0.25}).timing.link_deadline == 0.75
+    with pytest.raises(ConfigError, match="link_deadline must be at least 3 times beat_every"):
+        config({"timing.beat_every": 0.26})
+    assert config({"timing.link_deadline": 2.0}).core_settings().link_deadline == 2.0
+    assert config({"timing.beat_every": 0.1}).core_settings().beat_every == 0.1
+
+
+def test_no_lease_is_given_up_for_a_node_whose_broker_may_still_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P10: ``stopped_host_broker_of_a_dead_node``: a host broker has the end of the lease, and its own clients."""
+    asked: list[Renewals] = []
+    made = config({"host.socket": "host.sock"})
+    monkeypatch.setattr(type(made.coordination), "serve", lambda store, name, seconds, given: asked.append(given))
+    made.serve_coordination()
+    assert [given.released_for for given in asked] == [False]
+
+
 def test_the_coordination_process_is_told_when_to_renew(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[object, ...]] = []
     made = config({"timing.lease_ttl": 8.0, "timing.renew_every": 0.5, "timing.hung_after": 3.0})
     monkeypatch.setattr(type(made.coordination), "serve", lambda store, *words: asked.append(words))
     made.serve_coordination()
-    assert asked == [("c", 8.0, Renewals(0.5, 3.0))]
+    assert asked == [("c", 8.0, Renewals(0.5, 3.0, released_for=True))]
 
     def refused(*words: object) -> None:
         raise OSError(24, "Too many open files")

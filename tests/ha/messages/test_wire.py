@@ -54,13 +54,14 @@ NUMBERS = {
     40: "SnapshotCalls",
     41: "CursorsAsk",
     42: "CursorsTold",
+    43: "Beat",
     50: "SnapshotAccess",
     51: "StepAsk",
     52: "StepTold",
     60: "AlarmsInForce",
 }
-"""Of version 5 of the peer protocol; 13 is one of 0.1.0's. From 28 on: of the feature ``calls`` only, from 50 on: of
-``users``, and 60 of ``alarms``."""
+"""Of version 5 of the peer protocol; 13 is one of 0.1.0's. From 28 on: of the feature ``calls`` only,
+43 of ``beats``, from 50 on: of ``users``, and 60 of ``alarms``."""
 
 
 def test_a_number_names_one_kind_for_as_long_as_its_version_is_spoken() -> None:

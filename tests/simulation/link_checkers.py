@@ -1,0 +1,58 @@
+"""P12 of links: one on which nothing comes is given up; one on which something comes is not, nor is an old peer's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ha.messages.beats import BEATS_FEATURE
+from tests.simulation.checker import Checker
+
+if TYPE_CHECKING:
+    from tests.simulation.seen import Process, Truth
+
+UNREAD = 0.02
+"""Seconds in which what has arrived may not have been read yet by a process that runs"""
+DRIFT = 0.03
+"""By which clocks differ, as a fraction, and some more"""
+LATEST = 0.15
+"""Seconds behind the deadline in which a node that runs must have given a silent link up"""
+
+
+def beats(process: Process) -> bool:
+    """Whether its release does."""
+    return BEATS_FEATURE in process.release.features
+
+
+class LinkLife(Checker):
+    """``turned`` is when each process has ended a turn last, by true time and by its clock."""
+
+    promise = "P12"
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self._turned: dict[Process, tuple[float, float]] = {}
+        self._listens_since: dict[Process, float] = {}
+
+    def given_up(self, process: Process, peer: str) -> None:
+        cluster = self.truth.cluster
+        other = cluster.processes.get(peer)
+        if not (beats(process) and (other is None or beats(other))):
+            self.fail(f"{process.name} gives its link with {peer} up, and one of them knows no {BEATS_FEATURE}")
+        silent = cluster.world.now - cluster.network.arrived.get((peer, process.name), -1e9)
+        if UNREAD < silent < cluster.settings.link_deadline * (1 - DRIFT) - UNREAD:
+            self.fail(f"{process.name} gives its link with {peer} up, of which something came {silent:.3f} s ago")
+
+    def turned(self, process: Process) -> None:
+        cluster = self.truth.cluster
+        now, clock = cluster.world.now, process.clock.now()
+        before, clock_before = self._turned.get(process, (now, clock))
+        self._turned[process] = now, clock
+        longest = cluster.settings.longest_unheard
+        if process not in self._listens_since or max(now - before, clock - clock_before) > longest * (1 - DRIFT):
+            self._listens_since[process] = now
+        limit = cluster.settings.link_deadline * (1 + DRIFT) + LATEST
+        for peer in process.core.beats._heard_at if not process.core.failed else ():
+            arrived = cluster.network.arrived.get((peer, process.name), now)
+            silent = now - max(arrived, self._listens_since[process])
+            if silent > limit:
+                self.fail(f"{process.name} keeps its link with {peer}, of which nothing has come for {silent:.3f} s")
