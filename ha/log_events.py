@@ -75,10 +75,18 @@ class SteppingDown(NamedTuple):
 
 
 class HandingOver(NamedTuple):
-    """The primary closes its clients for a ``successor``; an empty one is any."""
+    """The primary begins nothing more of its clients, and closes them, for a ``successor``; an empty one is any."""
 
     successor: str
     reason: str
+
+
+class ClientsHandedOver(NamedTuple):
+    """It has closed so many ``clients``, ``seconds`` after that; for ``undecided`` of them an outcome may be unknown."""
+
+    clients: int
+    undecided: int
+    seconds: float
 
 
 class SuccessorRefused(NamedTuple):
@@ -185,6 +193,7 @@ LogEvent = (
     | StoreFailed
     | SteppingDown
     | HandingOver
+    | ClientsHandedOver
     | SuccessorRefused
     | BackupAttached
     | BackupResyncs

@@ -21,7 +21,7 @@ from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.copying import ResyncBegin
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.wire import Peer
-from ha.node import Node
+from ha.node import HandedOver, Node
 from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
 from ha.primary.fanout import Star
@@ -214,6 +214,8 @@ class Following(Role):
         elif isinstance(message, AttachmentRefused) and message.session == backup.session:
             node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
             self.detached(retry_at_once=False)
+        elif isinstance(message, election.ClientsClosed):
+            node.handed_over = HandedOver(peer, message, node.now)
         elif isinstance(message, election.HandoverRefused):
             node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
         elif isinstance(message, StepTold):
@@ -251,7 +253,7 @@ class Leading(Role):
         self.primary.writer.wake, self.primary.writer.wall_ms = node.wake, node.wall_ms
         following = (attachments, self.fanout, node.replica, self.keeper, settings)
         self.backups = Backups(self.primary, *following, node.linked, emit, node.now)
-        self._handover = Handover(node.host, settings, emit)
+        self.handover = Handover(node.host, settings, emit, node.features, node.wake)
         ledger = self.primary.ledger
         of_ledger = (ledger.configure, lambda: ledger.last_id, lambda: self.keeper.record.ready, attachments.lacking)
         self.desk = TicketDesk(record.generation, node.replica, settings, *of_ledger, self._answer)
@@ -279,7 +281,7 @@ class Leading(Role):
     def tick(self) -> None:
         """Time has passed: judge the silent, and leave where that is due."""
         self.backups.tick(self.node.now)
-        self._handover.tick(self.primary, self.backups, self.keeper, self.node.replica, self.node.now)
+        self.handover.tick(self.primary, self.backups, self.keeper, self.node.replica, self.node.now)
 
     def settle(self) -> None:
         """Move the commit point, write what gathered, send what is durable.
@@ -299,6 +301,8 @@ class Leading(Role):
         primary.flush()
         self.backups.pump(node.now)
         self.backups.grant(node.now)
+        waiting = bool(node.relay.waiting)
+        self.handover.settle(primary, self.backups, keeper, node.replica.tail.sequence, waiting, node.now)
 
     def unlinked(self, peer: str) -> None:
         """A backup's attachment ends with its connection."""
@@ -363,11 +367,11 @@ class Leading(Role):
             return
         if isinstance(message, election.HandoverRequest):
             ready = self.backups.attachments.may_succeed(peer, message.session)
-            self._handover.asked(self.primary, peer, ready, node.state == ACTIVE)
+            self.handover.asked(self.primary, peer, ready, node.state == ACTIVE, node.now)
         elif isinstance(message, DeskRequest):
             self.desk.take(peer, message)
         elif isinstance(message, StepAsk):
-            node.relay.asked(peer, message, node.state == ACTIVE, self.primary.ledger.configure)
+            node.relay.asked(peer, message, self._takes_steps, self.primary.ledger.configure)
         else:
             self.backups.take(peer, message, node.log_first, node.now)
 
@@ -375,17 +379,20 @@ class Leading(Role):
 
     def configure(self, step: Configure, done: Done) -> None:
         """It is appended, if clients are served."""
-        if self.node.state == ACTIVE:
+        if self._takes_steps:
             self.node.relay.here(step, done, self.primary.ledger.configure)
         else:
             done(NOT_ACTIVE)
+
+    @property
+    def _takes_steps(self) -> bool:
+        return self.node.state == ACTIVE and not self.handover.draining
 
     def refuses_promotion(self, accept_data_loss: bool, version: int) -> str | None:
         """There is nothing to be promoted to."""
         return "this node is the primary already"
 
     def resign(self, reason: str) -> None:
-        """Close the clients and give the lease up."""
+        """Drain and close the clients, and give the lease up."""
         if not self.node.failed:
-            self._handover.begin(self.primary, "", f"resigning: {reason}")
-            self.keeper.release("", self.node.now)
+            self.handover.resign(self.primary, self.keeper, f"resigning: {reason}", self.node.now)

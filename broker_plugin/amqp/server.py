@@ -214,7 +214,7 @@ class AmqpProtocol(GuardedProtocol):
 
         Else a client that hangs is never given up, and keeps its messages (``a_consumer_that_hangs_is_given_up``).
         """
-        waits = connection.behind or connection.intake.overfull or self._server.paused
+        waits = connection.behind or connection.draining or connection.intake.overfull or self._server.paused
         if not self._reading and not connection.writable and not waits:
             self._set_reading(True)
 

@@ -25,7 +25,15 @@ from ha.messages.copying import (
     SnapshotEnd,
     SnapshotQueues,
 )
-from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
+from ha.messages.election import (
+    ClientsClosed,
+    HandoverRefused,
+    HandoverRequest,
+    Outdated,
+    Probe,
+    ProbeReply,
+    Promoted,
+)
 from ha.messages.greeting import Hello
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
@@ -37,6 +45,7 @@ Peer = (
     | Outdated
     | HandoverRequest
     | HandoverRefused
+    | ClientsClosed
     | Join
     | AttachmentRefused
     | Follow
