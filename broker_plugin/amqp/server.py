@@ -15,6 +15,7 @@ from typing import cast
 
 from broker_plugin.amqp.alarms import Alarms
 from broker_plugin.amqp.arrivals import Arrivals
+from broker_plugin.amqp.parting import heard
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.introductions import Introduced, Reception
@@ -223,6 +224,11 @@ class AmqpProtocol(GuardedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def parting(self) -> bool:
+        """Whether the client has been told that this node serves no more, and has not answered that."""
+        return self.connection is not None and self.connection.parting
+
     def _flush(self) -> None:
         self._flushing = False
         self._server.before_input()
@@ -329,7 +335,8 @@ class AmqpServer:
         self._listener = await self.guard.create_server(self.connection_factory, host, self.settings.port)
 
     async def stop(self) -> None:
-        """Listen no more and drop every client."""
+        """Listen no more and drop every client, when those that were closed have heard it or had time for that."""
+        await heard(lambda: self._protocols)
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None

@@ -57,8 +57,10 @@ def not_found(kind: str, name: str) -> AmqpError:
 
 UNANSWERED_NOT_DONE = "unanswered=not-done"
 UNANSWERED_UNKNOWN = "unanswered=unknown"
-"""What begins the text of a connection that is closed since its node serves no more: what became of all that was asked
-on it and not answered. For programs; the words behind that are for people."""
+"""What the text of a connection that is closed since its node serves no more says for programs: what became of all that
+was asked on it and not answered. The other words are for people."""
+LONGEST_REASON = 110
+"""Characters, so that the word behind it has room in a text of AMQP."""
 
 
 class Forced(AmqpError):
@@ -70,10 +72,10 @@ class Forced(AmqpError):
 
     def __init__(self, reason: str, undecided: bool) -> None:
         if undecided:
-            word = f"{UNANSWERED_UNKNOWN}: what was not answered here may have been done or not"
+            word = f"{UNANSWERED_UNKNOWN}: what was not answered may have been done or not"
         else:
-            word = f"{UNANSWERED_NOT_DONE}: what was not answered here was not done, open transactions are rolled back"
-        super().__init__(320, f"{word}; {reason}")
+            word = f"{UNANSWERED_NOT_DONE}: what was not answered was not done, and open transactions are rolled back"
+        super().__init__(320, f"{reason[:LONGEST_REASON]}; {word}")
         self.reason = reason
         self.undecided = undecided
 

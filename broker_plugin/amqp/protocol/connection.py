@@ -365,6 +365,11 @@ class Connection(LoggingIn):
         """Whether something that has begun has no answer, or an answer was forgotten."""
         return self._answers_lost or self.channels.undecided
 
+    @property
+    def parting(self) -> bool:
+        """Whether it was closed by force, and the client has not answered that."""
+        return self._forced is not None and self.state == CLOSING
+
     def force_close(self, error: Forced) -> None:
         """This node does not serve clients any more: say so, behind all answers, and wait for close-ok.
 
