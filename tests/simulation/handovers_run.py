@@ -12,7 +12,7 @@ from tests.simulation.coordinators import Coordinator
 from tests.simulation.fault_kinds import restart
 from tests.simulation.faults import Fault, Faults, independent
 from tests.simulation.handover_checkers import Drained
-from tests.simulation.run import LOAD_SECONDS, Run
+from tests.simulation.run import LOAD_SECONDS, Result, Run
 
 KINDS: tuple[tuple[type[Client], int], ...] = (
     (Feeder, 3),
@@ -84,7 +84,7 @@ class HandoversRun(Run):
             self.world.say("operator", f"promote {chosen.name}")
             chosen.operate(lambda: chosen.core.promote(False))
 
-    def _counted(self, result, faults):  # type: ignore[no-untyped-def]
+    def _counted(self, result: Result, faults: Faults | None) -> Result:
         counted = super()._counted(result, faults)
         counted.hits += self.handovers
         return counted

@@ -22,7 +22,7 @@ class Hanging:
     def __init__(self) -> None:
         self.closed: list[str] = []
         self.released: list[Any] = []
-        host: Any = SimpleNamespace(on_inactive=self.closed.append)
+        host: Any = SimpleNamespace(on_inactive=self.closed.append, served=None)
         self.handover = Handover(host, Settings(prepare_timeout=3.0), lambda effect: None)
         self.primary: Any = SimpleNamespace(
             writer=SimpleNamespace(writing=True), point=SimpleNamespace(serving=True, sequence=5)
