@@ -25,7 +25,7 @@ from ha.node import HandedOver, Node
 from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
 from ha.primary.fanout import Star
-from ha.primary.handover import Handover
+from ha.primary.handover import Handover, take_out_who_stops
 from ha.primary.primary import Primary
 from ha.relay import NO_PRIMARY, NOT_ACTIVE
 from txobserver.access import USERS_FEATURE
@@ -257,6 +257,8 @@ class Leading(Role):
         ledger = self.primary.ledger
         of_ledger = (ledger.configure, lambda: ledger.last_id, lambda: self.keeper.record.ready, attachments.lacking)
         self.desk = TicketDesk(record.generation, node.replica, settings, *of_ledger, self._answer)
+        if handed := node.handed_over:
+            take_out_who_stops(self.keeper, handed.former, handed.clients, node.now)
         self.primary.start([m.node for m in record.ready])
         for peer in sorted(node.linked):
             emit(Send(peer, election.Promoted(node.generation)))

@@ -52,12 +52,14 @@ class HandoverRequest(msgspec.Struct, array_like=True, tag=20):
 
 class ClientsClosed(msgspec.Struct, array_like=True, tag=70):
     """The primary that hands over has closed its ``clients``, ``drained`` seconds after it had begun to; ``undecided``:
-    of so many the outcome of something may be unknown. Only to a node that knows ``HANDOVER_FEATURE``."""
+    of so many the outcome of something may be unknown. ``stops``: it is about to end, and follows no other primary.
+    Only to a node that knows ``HANDOVER_FEATURE``."""
 
     generation: Number
     clients: Number
     undecided: Number
     drained: Annotated[float, msgspec.Meta(ge=0, le=MOST_DRAINED)]
+    stops: bool
 
 
 class HandoverRefused(msgspec.Struct, array_like=True, tag=27):

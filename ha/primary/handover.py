@@ -62,6 +62,7 @@ class Handover:
         self._wake = wake
         self._successor: str | None = None
         self._reason = ""
+        self._stops = False
         self._drain: Drain | None = None
 
     @property
@@ -80,6 +81,7 @@ class Handover:
 
     def resign(self, primary: Primary, keeper: RecordKeeper, reason: str, now: float) -> None:
         """This node is about to stop: any ready node may be the successor, also where one was chosen before."""
+        self._stops = True
         if self._successor is None and primary.point.serving:
             self._begin(primary, "", reason, now)
             return
@@ -108,7 +110,7 @@ class Handover:
         if drain is not None and (served := drain.served) is not None:
             seconds = drain.seconds(now)
             self._emit(LogLine(ClientsHandedOver(*served, seconds)))
-            closed = ClientsClosed(primary.generation, *served, min(seconds, MOST_DRAINED))
+            closed = ClientsClosed(primary.generation, *served, min(seconds, MOST_DRAINED), self._stops)
             for node in sorted(self._features):
                 if HANDOVER_FEATURE in self._features[node]:
                     self._emit(Send(node, closed))
@@ -173,3 +175,14 @@ class Handover:
             self._successor, self._drain = "", None
             self._close(primary, reason, now)
             keeper.release("", now, holders)
+
+
+def take_out_who_stops(keeper: RecordKeeper, former: str, closed: ClientsClosed, now: float) -> None:
+    """At a new primary: the one before it has said that it is about to end, so it is not waited for.
+
+    That would take ``link_down_grace``, and lead to the same. It is a member as any until the record says otherwise.
+    """
+    if closed.stops and closed.generation + 1 == keeper.record.generation:
+        for member in keeper.record.ready:
+            if member.node == former:
+                keeper.remove(member, now)

@@ -17,6 +17,8 @@ def with_clients(clients: int, undecided: int) -> tuple[MemoryCluster, MemoryNod
     cluster = declared("q")
     primary, chosen, other = cluster.primary, *backups_of(cluster)
     primary.host.served = Served(clients, undecided)
+    for node in cluster.nodes.values():
+        node.core.features.update(dict.fromkeys(set(cluster.nodes) - {node.name}, frozenset({HANDOVER_FEATURE})))
     return cluster, primary, chosen, other
 
 
@@ -137,6 +139,8 @@ def test_the_next_primary_hears_how_clients_were_closed(how: str) -> None:
     cluster.run(lambda: taken_over(cluster, primary))
     told = [each for each in said if isinstance(each, ClientsClosed)]
     assert told and {(each.clients, each.undecided) for each in told} == {(3, 0)}
+    stops = cluster.primary.core.handed_over.clients.stops  # type: ignore[union-attr]
+    assert stops == (how == "stop")
     heard = cluster.primary.core.handed_over
     assert heard is not None and heard.former == primary.name and heard.active_at is not None
 
@@ -150,3 +154,17 @@ def test_a_node_that_does_not_know_the_word_is_not_told_it() -> None:
     hand_over(primary, chosen, "promote")
     cluster.run(lambda: chosen.state == "active")
     assert not [each for each in said if isinstance(each, ClientsClosed)]
+
+
+def test_a_primary_that_has_stopped_is_not_waited_for() -> None:
+    """It has told so; else the next one waits until the connection has been down for ``link_down_grace``."""
+    cluster = declared("q", link_down_grace=60.0, backup_timeout=60.0)
+    first = cluster.primary
+    for node in cluster.nodes.values():
+        node.core.features.update(dict.fromkeys(set(cluster.nodes) - {node.name}, frozenset({HANDOVER_FEATURE})))
+    first.report(lambda: first.core.resign("stopped"))
+    cluster.run(lambda: first.core.leading is None)
+    cluster.kill(first.name)
+    cluster.run(lambda: taken_over(cluster, first), 5.0)
+    record = cluster.coordination.record
+    assert record is not None and first.name not in [member.node for member in record.ready]
