@@ -82,7 +82,7 @@ class HandingOver(NamedTuple):
 
 
 class ClientsHandedOver(NamedTuple):
-    """It has closed so many ``clients``, ``seconds`` after that; for ``undecided`` of them an outcome may be unknown."""
+    """It has closed so many ``clients``, ``seconds`` after that; ``undecided``: some outcome is unknown to so many."""
 
     clients: int
     undecided: int

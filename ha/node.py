@@ -83,6 +83,15 @@ class Node:
         """The next effect."""
         self._effects.append(effect)
 
+    @property
+    def asked(self) -> set[str]:
+        """The peers that are asked who is to stand: not a primary that has said that it is about to end. It stands no
+        more, and gives no answer soon, for which clients would wait."""
+        handed = self.handed_over
+        if handed is not None and handed.clients.stops and handed.clients.generation == self.generation:
+            return self.linked - {handed.former}
+        return self.linked
+
     def ask_no_primary(self) -> None:
         """This node is the primary: what it was about to ask of another one in this turn is not sent
         (``asked_in_the_turn_of_a_promotion``)."""

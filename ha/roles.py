@@ -64,7 +64,7 @@ class Role:
     def tick_admitted(self) -> None:
         """Time has passed, and the record has been admitted: stand for primary, if that is due."""
         node = self.node
-        node.candidate.tick(node.replica.tail, node.linked, node.now, node.replica.whole)
+        node.candidate.tick(node.replica.tail, node.asked, node.now, node.replica.whole)
 
     def settle(self) -> None:
         """The turn ends. What has begun to be applied is finished, whatever the role is by now."""

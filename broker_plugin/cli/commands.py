@@ -191,8 +191,13 @@ def promote(
     With --accept-data-loss, what will be lost is said before, and the loss is accepted for the coordination record as
     it is then: if another node has become primary meanwhile, nothing is done.
     """
-    from broker_plugin.cli.cluster.promoting import accepted_version, greatest_generation, say_accepted
-    from broker_plugin.cli.cluster.promoting import say_promoted, wait_active
+    from broker_plugin.cli.cluster.promoting import (
+        accepted_version,
+        greatest_generation,
+        say_accepted,
+        say_promoted,
+        wait_active,
+    )
 
     if as_json and not wait:
         raise BadArgument("--json prints what has happened, for which --wait waits; leave it out with --no-wait")

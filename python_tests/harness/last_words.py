@@ -8,7 +8,7 @@ from broker_plugin.embedded.errors import UNANSWERED_NOT_DONE
 
 
 def raised_not_done() -> bool:
-    """To be asked where an exception is handled, or goes by: whether it says that what was not answered was not done."""
+    """To be asked where an exception goes by: whether it says that what was not answered was not done."""
     return told_not_done(sys.exc_info()[1])
 
 

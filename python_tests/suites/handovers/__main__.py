@@ -28,10 +28,12 @@ def main(
     for name in ("pika", "aio_pika", "aiormq"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     console = Console(stderr=as_json, highlight=False)
-    with tempfile.TemporaryDirectory(prefix="txha-handovers-") as directory:
-        with LocalCluster(Path(directory) / "cluster", 3) as cluster:
-            run = Handovers(cluster, console.print)
-            verdict = run.run(handovers)
+    with (
+        tempfile.TemporaryDirectory(prefix="txha-handovers-") as directory,
+        LocalCluster(Path(directory) / "cluster", 3) as cluster,
+    ):
+        run = Handovers(cluster, console.print)
+        verdict = run.run(handovers)
     found = summary(run.found, verdict.broken, run.unknown)
     if as_json:
         print(json.dumps(found))

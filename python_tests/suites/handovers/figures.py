@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -31,7 +32,7 @@ def longest_pause(times: Sequence[float], began: float, ended: float) -> float:
 
     Seconds. What was before the first one, or comes after the last, is no pause between two.
     """
-    pairs = zip(times, times[1:], strict=False)
+    pairs = itertools.pairwise(times)
     return max((later - before for before, later in pairs if later > began and before < ended), default=0.0)
 
 

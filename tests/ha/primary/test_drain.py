@@ -88,7 +88,7 @@ def test_a_successor_that_goes_leaves_the_role_to_any(gone: str) -> None:
         cluster.run(lambda: bool(primary.host.closed))
     cluster.kill(chosen.name)
     primary.host.served = Served(1, 0)
-    cluster.run(lambda: other.state == "active" or primary.state == "active" and bool(primary.host.closed))
+    cluster.run(lambda: other.state == "active" or (primary.state == "active" and bool(primary.host.closed)))
     survivors_agree(cluster)
 
 
@@ -132,7 +132,7 @@ def test_a_stop_during_a_handover_is_bounded_by_the_same_drain() -> None:
 
 @BOTH
 def test_the_next_primary_hears_how_clients_were_closed(how: str) -> None:
-    cluster, primary, chosen, other = with_clients(3, 0)
+    cluster, primary, chosen, _ = with_clients(3, 0)
     said: list[object] = []
     cluster.lose = lambda source, target, message: said.append(message) or False  # type: ignore[func-returns-value]
     hand_over(primary, chosen, how)

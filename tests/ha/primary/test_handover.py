@@ -36,9 +36,7 @@ class Hanging:
         watch = SimpleNamespace(passed_over=passed_over, unread=unread)
         attachments = SimpleNamespace(holders=lambda commit: [B])
         backups: Any = SimpleNamespace(attachments=attachments, sessions={"b": self.session}, watch=watch)
-        keeper: Any = SimpleNamespace(
-            release=lambda *words: self.released.append(words), releasing=bool(self.released)
-        )
+        keeper: Any = SimpleNamespace(release=lambda *words: self.released.append(words), releasing=bool(self.released))
         self.handover.tick(self.primary, backups, keeper, self.replica, now)
         return self.closed
 
