@@ -220,7 +220,7 @@ def promote(
     if accept_data_loss:
         say_accepted(seen)
     if wait:
-        say_promoted(wait_active(dir, node, since, WAITED if timeout is None else timeout), as_json)
+        say_promoted(node, wait_active(dir, node, since, WAITED if timeout is None else timeout), as_json)
     elif accept_data_loss:
         say(f"{node} is taking over; see `txha status`")
     else:

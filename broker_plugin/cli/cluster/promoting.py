@@ -47,13 +47,13 @@ def say_accepted(status: dict[str, Any]) -> None:
     )
 
 
-def say_promoted(status: dict[str, Any], as_json: bool) -> None:
+def say_promoted(node: str, status: dict[str, Any], as_json: bool) -> None:
     """What has happened, by what the new primary says of itself; ``handover`` is None where it has not been told."""
-    name, generation, handover = status["name"], status["generation"], status.get("handover")
+    generation, handover = status["generation"], status.get("handover")
     if as_json:
-        print(json.dumps({"node": name, "generation": generation, "handover": handover}))
+        print(json.dumps({"node": node, "generation": generation, "handover": handover}))
         return
-    say(f"{name} is primary of generation {generation}")
+    say(f"{node} is primary of generation {generation}")
     if handover is not None:
         closed = f"{handover['from']} closed {handover['clients']} clients after {handover['drained']:.3f} s"
         unknown = f"{handover['undecided']} of them with an outcome that they do not know"
