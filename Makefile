@@ -141,7 +141,7 @@ calls-storm: install ## Cluster calls from three nodes at once while these are k
 	@$(VENV)/bin/python -m python_tests.suites.calls_storm --calls $(CALLS) --seed $(CALLS_SEED) $(OPTIONS)
 
 HANDOVERS ?= 50
-handovers: install ## Hand-overs under load, by promote and SIGTERM: outcomes unknown, longest pause; make handovers HANDOVERS=50 [OPTIONS=--json]
+handovers: install ## Handovers under load, by promote and SIGTERM: outcomes unknown, longest pause; make handovers HANDOVERS=50 [OPTIONS=--json]
 	@echo "== handovers: $(HANDOVERS), of three nodes under load" >&2
 	@$(VENV)/bin/python -m python_tests.suites.handovers --handovers $(HANDOVERS) $(OPTIONS)
 

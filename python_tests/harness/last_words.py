@@ -1,4 +1,4 @@
-"""What a broker says to a client that it closes since its node serves no more (docs/protocol.md, "Hand-over")."""
+"""What a broker says to a client that it closes since its node serves no more (docs/protocol.md, "Handover")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m python_tests.suites.handovers``: hand-overs under load; exit status 1 if an outcome is unknown."""
+"""``python -m python_tests.suites.handovers``: handovers under load; exit status 1 if an outcome is unknown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from python_tests.suites.handovers.figures import summary
 from python_tests.suites.handovers.run import Handovers
 
 GOAL_SECONDS = 0.3
-"""Of the longest pause of a hand-over, in 95 of 100."""
+"""Of the longest pause of a handover, in 95 of 100."""
 
 
 def main(
@@ -40,7 +40,7 @@ def main(
     else:
         pause = found["pause"]
         console.print(f"{verdict.committed} transactions committed, {verdict.confirmed} publishes confirmed")
-        console.print(f"{found['unknown']} outcomes unknown, {found['failed']} failed by a hand-over")
+        console.print(f"{found['unknown']} outcomes unknown, {found['failed']} failed by a handover")
         console.print(
             f"longest pause: p50 {pause['p50']:.3f} s  p95 {pause['p95']:.3f} s  max {pause['max']:.3f} s"
             f"  (goal: p95 at most {GOAL_SECONDS} s)"

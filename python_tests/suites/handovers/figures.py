@@ -1,4 +1,4 @@
-"""From the clients' record of one hand-over to its figures."""
+"""From the clients' record of one handover to its figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from python_tests.harness.history import FAILED, OK, UNKNOWN, History
 
 @dataclass(frozen=True)
 class HandedOver:
-    """One hand-over. ``pause``: the longest time between two answers ok to any clients around it, in seconds.
+    """One handover. ``pause``: the longest time between two answers ok to any clients around it, in seconds.
 
     ``unknown``, ``failed``: of the transactions and plain publishes that ended around it. ``said``: what the new
     primary says of it: how long none served, how many clients were closed, how many outcomes may be unknown.
@@ -39,7 +39,7 @@ def longest_pause(times: Sequence[float], began: float, ended: float) -> float:
 def handed_over(
     history: History, how: str, former: str, began: float, ended: float, said: dict[str, Any]
 ) -> HandedOver:
-    """The figures of a hand-over between two moments on the history's clock."""
+    """The figures of a handover between two moments on the history's clock."""
     attempts = [each for each in list(history.attempts) if each.answered is not None]
     times = sorted(each.answered or 0.0 for each in attempts if each.outcome == OK)
     around = [each.outcome for each in attempts if began <= (each.answered or 0.0) <= ended]

@@ -24,7 +24,7 @@ LOAD = Load(pika_workers=8, aio_connections=2, aio_channels=8, think=0.02, beat=
 """Short transactions: a pause is to be one of the cluster, and none of the clients'"""
 SECONDS = 60.0
 AROUND = 0.5
-"""Seconds behind a hand-over that belong to it: until then every client has found the new primary"""
+"""Seconds behind a handover that belong to it: until then every client has found the new primary"""
 PROMOTE, SIGTERM = "promote", "SIGTERM"
 
 
@@ -39,7 +39,7 @@ class Handovers:
         self._say = say
 
     def run(self, count: int) -> Verdict:
-        """So many hand-overs, and the verdict on all that clients saw. Raises TimeoutError."""
+        """So many handovers, and the verdict on all that clients saw. Raises TimeoutError."""
         self.clients.start()
         self.clients.wait_committed(20, SECONDS)
         for number in range(count):

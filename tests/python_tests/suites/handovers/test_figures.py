@@ -1,4 +1,4 @@
-"""The figures of a hand-over, from records that are written by hand; and how clients read the last word."""
+"""The figures of a handover, from records that are written by hand; and how clients read the last word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few hand-overs of a real cluster under load: no outcome is unknown, and no promise is broken. Nothing is timed."""
+"""A few handovers of a real cluster under load: no outcome is unknown, and no promise is broken. Nothing is timed."""
 
 from __future__ import annotations
 
