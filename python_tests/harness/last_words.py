@@ -1,4 +1,4 @@
-"""What a broker says to a client that it closes since its node serves no more (docs/protocol.md, "Handover")."""
+"""What a broker says to a client that it closes since its node serves no more (docs/protocol.md, "Who is primary")."""
 
 from __future__ import annotations
 
