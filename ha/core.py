@@ -179,6 +179,7 @@ class NodeCore(Node):
             self.answer_probe(node, message, self._log_end())
         elif isinstance(message, ProbeReply):
             self.candidate.reply(message)
+            self._stand_at_once()
         elif isinstance(message, DeskAnswer):
             if generation == self.generation and node == self.role.desk_at:
                 self.calls.take(message)
@@ -271,6 +272,7 @@ class NodeCore(Node):
             self.emit(Stop(NO_RECORD))
         elif self.gate.admits(record, self.candidate.record) and self.candidate.observe(record, self.now):
             self._adopt(record)
+            self._stand_at_once()
 
     def on_stored(self, asked: CompareAndSet, record: Record) -> None:
         """Our compare-and-set has been made, and synced. One that was sent in a role given up since is only read."""
@@ -327,6 +329,11 @@ class NodeCore(Node):
         """This node is about to stop: it stands no more, and a primary closes its clients and gives the lease up."""
         self.candidate.retire()
         self.role.resign(reason)
+
+    def _stand_at_once(self) -> None:
+        """The lease has been given up, and clients wait: the next look at the clock is not waited for."""
+        if not self.leading and self.record is not None and self.record.released:
+            self.role.tick()
 
     # -- changes of role
 

@@ -284,6 +284,11 @@ def _refused(node: Node, role: Role, message: AttachmentRefused | election.Hando
     assert message.reason, "P12: a node refuses without a reason"
 
 
+def _handed_over(node: Node, role: Role, message: election.ClientsClosed) -> None:
+    assert isinstance(role, Leading), "P10: a node that leads nothing hands over"
+    assert message.undecided <= message.clients, f"P6: {message.undecided} of {message.clients} clients are undecided"
+
+
 def _probe(node: Node, role: Role, message: election.Probe) -> None:
     assert message.round >= 0, f"P10: round {message.round} of questions"
 
@@ -380,6 +385,7 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     election.Promoted: _elected,
     election.HandoverRequest: _elected,
     election.HandoverRefused: _refused,
+    election.ClientsClosed: _handed_over,
     election.Outdated: _elected,
     beats.Beat: _beat,
     ResyncBegin: _copy_begins,

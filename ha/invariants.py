@@ -134,7 +134,7 @@ def check_leading(node: Node, role: Leading) -> None:
     check_star(role.fanout, primary.writer)
     check_keeper(keeper, node.member, node.now)
     check_backups(role.backups)
-    check_handover(role._handover, primary)
+    check_handover(role.handover, primary)
     below = primary.decisions.below_min_ready
     few = len(keeper.record.ready) < node.settings.min_ready
     assert few or not below, f"P12: nothing is committed, and {len(keeper.record.ready)} are ready"

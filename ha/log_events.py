@@ -82,10 +82,18 @@ class SteppingDown(NamedTuple):
 
 
 class HandingOver(NamedTuple):
-    """The primary closes its clients for a ``successor``; an empty one is any."""
+    """The primary begins nothing more of its clients, and closes them, for a ``successor``; an empty one is any."""
 
     successor: str
     reason: str
+
+
+class ClientsHandedOver(NamedTuple):
+    """It has closed so many ``clients``, ``seconds`` after that; ``undecided``: some outcome is unknown to so many."""
+
+    clients: int
+    undecided: int
+    seconds: float
 
 
 class SuccessorRefused(NamedTuple):
@@ -193,6 +201,7 @@ LogEvent = (
     | StoreFailed
     | SteppingDown
     | HandingOver
+    | ClientsHandedOver
     | SuccessorRefused
     | BackupAttached
     | BackupResyncs

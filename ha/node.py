@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from ha.apply.checkpointing import Checkpointing
 from ha.apply.record_gate import RecordGate
@@ -13,9 +13,9 @@ from ha.effects import Effect, LogLine, Send
 from ha.feed.feed import Feed
 from ha.log_events import StateChanged
 from ha.membership.candidate import Candidate
-from ha.membership.node_state import NODE_TABLE
+from ha.membership.node_state import ACTIVE, NODE_TABLE
 from ha.messages.calls import DeskRequest
-from ha.messages.election import Probe, ProbeReply
+from ha.messages.election import ClientsClosed, Probe, ProbeReply
 from ha.messages.steps import StepAsk
 from ha.relay import StepRelay
 from ha.settings import Settings
@@ -29,6 +29,16 @@ ASKS: tuple[type, ...] = (StepAsk, *get_args(DeskRequest))
 """What a node says to the primary, and no primary to another."""
 
 
+class HandedOver(NamedTuple):
+    """What the primary ``former`` has told of its ``clients``, and when this node heard of it."""
+
+    former: str
+    clients: ClientsClosed
+    heard_at: float
+    active_at: float | None = None
+    """When this node served behind that"""
+
+
 class Node:
     """``now`` is in seconds on a clock that counts suspension, ``wall_ms`` in milliseconds since 1970.
 
@@ -36,7 +46,8 @@ class Node:
     peers that can be reached now; ``features``: of each of them, what both it and this node know; ``gone_since``: since
     when others cannot be; ``failed``: why the store has failed, if it has; ``sessions``: the number of the last
     attachment that was asked for; ``calls``: the node's part in cluster calls, of which ``local_calls`` is what it has
-    kept durably; ``relay``: steps that operators ask for here.
+    kept durably; ``relay``: steps that operators ask for here; ``handed_over``: how the last primary that this node
+    followed has handed over.
     """
 
     def __init__(
@@ -67,11 +78,21 @@ class Node:
         self.checkpointing = Checkpointing(replica, settings, self.emit)
         self._effects: list[Effect] = []
         self.relay = StepRelay(replica, self.emit, first_session)
+        self.handed_over: HandedOver | None = None
         self.calls = NodeCalls(member, replica, settings, self.emit, local_calls or LocalCalls())
 
     def emit(self, effect: Effect) -> None:
         """The next effect."""
         self._effects.append(effect)
+
+    @property
+    def asked(self) -> set[str]:
+        """The peers that are asked who is to stand: not a primary that has said that it is about to end. It stands no
+        more, and gives no answer soon, for which clients would wait."""
+        handed = self.handed_over
+        if handed is not None and handed.clients.stops and handed.clients.generation == self.generation:
+            return self.linked - {handed.former}
+        return self.linked
 
     def ask_no_primary(self) -> None:
         """This node is the primary: what it was about to ask of another one in this turn is not sent
@@ -86,6 +107,8 @@ class Node:
     def move(self, event: str) -> None:
         """Go to the state that follows on this event."""
         self.state = NODE_TABLE.next(self.state, event)
+        if self.state == ACTIVE and self.handed_over is not None and self.handed_over.active_at is None:
+            self.handed_over = self.handed_over._replace(active_at=self.now)
         self.emit(LogLine(StateChanged(self.state)))
 
     def answer_probe(self, node: str, message: Probe, log_end: Position) -> None:

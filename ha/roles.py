@@ -21,11 +21,11 @@ from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.copying import ResyncBegin
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.wire import Peer
-from ha.node import Node
+from ha.node import HandedOver, Node
 from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
 from ha.primary.fanout import Star
-from ha.primary.handover import Handover
+from ha.primary.handover import Handover, take_out_who_stops
 from ha.primary.primary import Primary
 from ha.relay import NO_PRIMARY, NOT_ACTIVE
 from txobserver.access import USERS_FEATURE
@@ -64,7 +64,7 @@ class Role:
     def tick_admitted(self) -> None:
         """Time has passed, and the record has been admitted: stand for primary, if that is due."""
         node = self.node
-        node.candidate.tick(node.replica.tail, node.linked, node.now, node.replica.whole)
+        node.candidate.tick(node.replica.tail, node.asked, node.now, node.replica.whole)
 
     def settle(self) -> None:
         """The turn ends. What has begun to be applied is finished, whatever the role is by now."""
@@ -214,6 +214,8 @@ class Following(Role):
         elif isinstance(message, AttachmentRefused) and message.session == backup.session:
             node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
             self.detached(retry_at_once=False)
+        elif isinstance(message, election.ClientsClosed):
+            node.handed_over = HandedOver(peer, message, node.now)
         elif isinstance(message, election.HandoverRefused):
             node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
         elif isinstance(message, StepTold):
@@ -252,10 +254,12 @@ class Leading(Role):
         self.primary.writer.wake, self.primary.writer.wall_ms = node.wake, node.wall_ms
         following = (attachments, self.fanout, node.replica, self.keeper, settings)
         self.backups = Backups(self.primary, *following, node.linked, emit, node.now)
-        self._handover = Handover(node.host, settings, emit)
+        self.handover = Handover(node.host, settings, emit, node.features, node.wake)
         ledger = self.primary.ledger
         of_ledger = (ledger.configure, lambda: ledger.last_id, lambda: self.keeper.record.ready, attachments.lacking)
         self.desk = TicketDesk(record.generation, node.replica, settings, *of_ledger, self._answer)
+        if handed := node.handed_over:
+            take_out_who_stops(self.keeper, handed.former, handed.clients, node.now)
         self.primary.start([m.node for m in record.ready])
         for peer in sorted(node.linked):
             emit(Send(peer, election.Promoted(node.generation)))
@@ -280,7 +284,7 @@ class Leading(Role):
     def tick(self) -> None:
         """Time has passed: judge the silent, and leave where that is due."""
         self.backups.tick(self.node.now)
-        self._handover.tick(self.primary, self.backups, self.keeper, self.node.replica, self.node.now)
+        self.handover.tick(self.primary, self.backups, self.keeper, self.node.replica, self.node.now)
 
     def settle(self) -> None:
         """Move the commit point, write what gathered, send what is durable.
@@ -300,6 +304,8 @@ class Leading(Role):
         primary.flush()
         self.backups.pump(node.now)
         self.backups.grant(node.now)
+        waiting = bool(node.relay.waiting)
+        self.handover.settle(primary, self.backups, keeper, node.replica.tail.sequence, waiting, node.now)
 
     def unlinked(self, peer: str, since: float) -> None:
         """A backup's attachment ends with its connection."""
@@ -365,11 +371,11 @@ class Leading(Role):
             return
         if isinstance(message, election.HandoverRequest):
             ready = self.backups.attachments.may_succeed(peer, message.session)
-            self._handover.asked(self.primary, peer, ready, node.state == ACTIVE)
+            self.handover.asked(self.primary, peer, ready, node.state == ACTIVE, node.now)
         elif isinstance(message, DeskRequest):
             self.desk.take(peer, message)
         elif isinstance(message, StepAsk):
-            node.relay.asked(peer, message, node.state == ACTIVE, self.primary.ledger.configure)
+            node.relay.asked(peer, message, self._takes_steps, self.primary.ledger.configure)
         else:
             self.backups.take(peer, message, node.log_first, node.now)
 
@@ -377,17 +383,20 @@ class Leading(Role):
 
     def configure(self, step: Configure, done: Done) -> None:
         """It is appended, if clients are served."""
-        if self.node.state == ACTIVE:
+        if self._takes_steps:
             self.node.relay.here(step, done, self.primary.ledger.configure)
         else:
             done(NOT_ACTIVE)
+
+    @property
+    def _takes_steps(self) -> bool:
+        return self.node.state == ACTIVE and not self.handover.draining
 
     def refuses_promotion(self, accept_data_loss: bool, version: int) -> str | None:
         """There is nothing to be promoted to."""
         return "this node is the primary already"
 
     def resign(self, reason: str) -> None:
-        """Close the clients and give the lease up."""
+        """Drain and close the clients, and give the lease up."""
         if not self.node.failed:
-            self._handover.begin(self.primary, "", f"resigning: {reason}")
-            self.keeper.release("", self.node.now)
+            self.handover.resign(self.primary, self.keeper, f"resigning: {reason}", self.node.now)

@@ -31,6 +31,8 @@ class Settings:
     how many outcomes of each kind (branches, tokens, global decisions) are remembered; ``outcome_seconds``: and for how
     long at least; the same on all nodes. ``work``: how much clients may have open in transactions. ``apply_steps``: how
     many messages a turn of the loop lets enter and leave the queues: more than that takes several turns.
+    ``drain_seconds``: how long a primary that hands over waits for what its clients have begun to be decided and
+    answered; 0: it closes them at once.
     ``call_retry``: how long after a cluster call has failed on a node it is run there again; ``ticket_timeout``: how
     long an initiator may have the ticket; ``calls_kept``: how many calls the history holds that a primary writes.
     """
@@ -62,6 +64,7 @@ class Settings:
     work: WorkLimits = WorkLimits()  # noqa: RUF009 -- immutable
     apply_steps: int = 1000
     call_retry: float = 1.0
+    drain_seconds: float = 1.0
     ticket_timeout: float = 10.0
     calls_kept: int = 100
 

@@ -16,6 +16,7 @@ from typing import cast
 from broker_plugin.amqp.alarms import Alarms
 from broker_plugin.amqp.arrivals import Arrivals
 from broker_plugin.amqp.certified import certified_user, introduced_user
+from broker_plugin.amqp.parting import heard
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.introductions import Introduced, Reception
@@ -221,7 +222,7 @@ class AmqpProtocol(GuardedProtocol):
 
         Else a client that hangs is never given up, and keeps its messages (``a_consumer_that_hangs_is_given_up``).
         """
-        waits = connection.behind or connection.intake.overfull or self._server.paused
+        waits = connection.behind or connection.draining or connection.intake.overfull or self._server.paused
         if not self._reading and not connection.writable and not waits:
             self._set_reading(True)
 
@@ -229,6 +230,11 @@ class AmqpProtocol(GuardedProtocol):
         """Drop the client."""
         if self._transport is not None:
             self._transport.abort()
+
+    @property
+    def parting(self) -> bool:
+        """Whether the client has been told that this node serves no more, and has not answered that."""
+        return self.connection is not None and self.connection.parting
 
     def _flush(self) -> None:
         self._flushing = False
@@ -336,7 +342,8 @@ class AmqpServer:
         self._listener = await self.guard.create_server(self.connection_factory, host, self.settings.port)
 
     async def stop(self) -> None:
-        """Listen no more and drop every client."""
+        """Listen no more and drop every client, when those that were closed have heard it or had time for that."""
+        await heard(lambda: self._protocols)
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None

@@ -184,14 +184,25 @@ def promote(
     timeout: Annotated[
         float | None, typer.Option(help="With --wait: seconds, 30 if not given; then the exit status is 1.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Hand the primary's role to a ready backup, and wait until it is the active primary.
+
+    The primary first lets end what its clients have begun, and closes them; what came of that is printed.
 
     With --accept-data-loss, what will be lost is said before, and the loss is accepted for the coordination record as
     it is then: if another node has become primary meanwhile, nothing is done.
     """
-    from broker_plugin.cli.cluster.promoting import accepted_version, greatest_generation, say_accepted, wait_active
+    from broker_plugin.cli.cluster.promoting import (
+        accepted_version,
+        greatest_generation,
+        say_accepted,
+        say_promoted,
+        wait_active,
+    )
 
+    if as_json and not wait:
+        raise BadArgument("--json prints what has happened, for which --wait waits; leave it out with --no-wait")
     if timeout is not None and not wait:
         raise BadArgument("--timeout says how long --wait waits; leave it out with --no-wait")
     if timeout is not None and not 0 <= timeout < math.inf:
@@ -211,7 +222,7 @@ def promote(
     if accept_data_loss:
         say_accepted(seen)
     if wait:
-        say(f"{node} is primary of generation {wait_active(dir, node, since, WAITED if timeout is None else timeout)}")
+        say_promoted(node, wait_active(dir, node, since, WAITED if timeout is None else timeout), as_json)
     elif accept_data_loss:
         say(f"{node} is taking over; see `txha status`")
     else:

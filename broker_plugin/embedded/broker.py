@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from broker_plugin.embedded.channels.expulsions import Expulsions
 from broker_plugin.embedded.channels.session import Session
-from broker_plugin.embedded.errors import AmqpError, user_deleted, vhost_deleted
+from broker_plugin.embedded.errors import AmqpError, Forced, user_deleted, vhost_deleted
 from broker_plugin.embedded.invariants import BrokerChecks
 from broker_plugin.embedded.memory_budget import Holder, MemoryMarks
 from broker_plugin.embedded.operations.operations import Operations
@@ -28,7 +28,7 @@ from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
 from txobserver.outcomes import PreparedBranch
-from txobserver.ports.ledger import Content, Ledger
+from txobserver.ports.ledger import Content, Ledger, Served
 from txobserver.rules import CLEAR_VHOST, OF_POLICIES, SET_VHOST
 from txobserver.vhosts import DEFAULT_VHOST
 
@@ -63,6 +63,7 @@ class EmbeddedBroker(Serving):
         self._replicated: Replicated | None = None
         self._loader: TakingOver | None = None
         self._checks = BrokerChecks()
+        self._draining = False
         self._expulsions = Expulsions(self.turn, lambda: self._sessions)
 
     def end_of_turn(self) -> None:
@@ -94,6 +95,8 @@ class EmbeddedBroker(Serving):
         """
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
+        if self._draining:
+            raise AmqpError(320, "this node hands over: connect again")
         if self.loading or self._locking_branches():
             raise AmqpError(320, "this node is taking over: connect again")
         known = holder if holder is not None else Holder(self.memory)
@@ -127,15 +130,41 @@ class EmbeddedBroker(Serving):
         )
         self._branches.load()
 
+    @property
+    def draining(self) -> bool:
+        """Whether nothing more is begun for clients, who are about to be closed."""
+        return self._draining
+
+    def on_draining(self) -> bool:
+        """Begin nothing more of what clients ask."""
+        self._draining = True
+        for session in self._sessions:
+            session.outlet.drain()
+        return True
+
+    @property
+    def served(self) -> Served:
+        """How the clients stand."""
+        return Served(len(self._sessions), sum(map(self._undecided, self._sessions)))
+
+    def _undecided(self, session: Session) -> bool:
+        """Whether something that has begun for this client has no answer yet."""
+        return session.outlet.undecided
+
     def on_inactive(self, reason: str) -> None:
-        """No longer: close every client, answer nothing that is outstanding, forget every queue."""
+        """No longer: close every client, answer nothing that is outstanding, forget every queue.
+
+        What becomes of that is judged before anything of the client is taken apart.
+        """
         self._ledger = None
+        self._draining = False
         sessions, self._sessions = self._sessions, {}
         for queue in self.topology.queues.values():
             queue.deleted = True
         for session in sessions:
+            error = Forced(reason, self._undecided(session))
             session.abandon()
-            session.outlet.force_close(AmqpError(320, reason))
+            session.outlet.force_close(error)
         self.rights.end_all()
         self._replicated = None
         if self._loader is not None:

@@ -55,6 +55,31 @@ def not_found(kind: str, name: str) -> AmqpError:
     return AmqpError(404, f"no {located(kind, name)}")
 
 
+UNANSWERED_NOT_DONE = "unanswered=not-done"
+UNANSWERED_UNKNOWN = "unanswered=unknown"
+"""What the text of a connection that is closed since its node serves no more says for programs: what became of all that
+was asked on it and not answered. The other words are for people."""
+LONGEST_REASON = 110
+"""Characters, so that the word behind it has room in a text of AMQP."""
+
+
+class Forced(AmqpError):
+    """320 for a connection whose node serves clients no more, for this ``reason``.
+
+    ``undecided``: something that has begun for it has no answer, so that its outcome is not known to the client.
+    Otherwise nothing that was not answered was done, nor will it be.
+    """
+
+    def __init__(self, reason: str, undecided: bool) -> None:
+        if undecided:
+            word = f"{UNANSWERED_UNKNOWN}: what was not answered may have been done or not"
+        else:
+            word = f"{UNANSWERED_NOT_DONE}: what was not answered was not done, and open transactions are rolled back"
+        super().__init__(320, f"{reason[:LONGEST_REASON]}; {word}")
+        self.reason = reason
+        self.undecided = undecided
+
+
 def user_deleted(user: str) -> AmqpError:
     """320 for the connections of a user that is deleted."""
     return AmqpError(320, f"user '{user}' is deleted")

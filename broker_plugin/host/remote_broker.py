@@ -27,7 +27,7 @@ from broker_plugin.host.wire import framed
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.outcomes import PreparedBranch
-from txobserver.ports.ledger import Content, Ledger
+from txobserver.ports.ledger import Content, Ledger, Served
 
 
 class RemoteBroker:
@@ -95,6 +95,15 @@ class RemoteBroker:
         self._say(
             Activated(self._activations, content.applied.sequence, content.configuration, summaries, content.branches())
         )
+
+    def on_draining(self) -> bool:
+        """The broker of another process is not asked what it has begun: it is closed at once."""
+        return False
+
+    @property
+    def served(self) -> Served | None:
+        """Not known here."""
+        return None
 
     def on_inactive(self, reason: str) -> None:
         """No longer."""

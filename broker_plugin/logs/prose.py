@@ -52,6 +52,11 @@ def _outdated(event: core.ForcingOutdated) -> str:
     )
 
 
+def _clients_handed_over(event: core.ClientsHandedOver) -> str:
+    what = f"closed {event.clients} clients after {event.seconds:.3f} s"
+    return f"{what}, {event.undecided} of them with an outcome that they do not know" if event.undecided else what
+
+
 def _cancelled(event: core.TransactionCancelled) -> str:
     return f"transaction={id_text(event.transaction)} is cancelled by {event.backup}: {event.reason}"
 
@@ -161,6 +166,7 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     core.StoreFailed: lambda e: f"the store failed: {e.reason}",
     core.SteppingDown: lambda e: f"stepping down: {e.reason}",
     core.HandingOver: lambda e: e.reason,
+    core.ClientsHandedOver: _clients_handed_over,
     core.SuccessorRefused: lambda e: f"{e.backup} asks to take over: {e.reason}",
     core.BackupAttached: lambda e: f"backup {e.backup} attached at {e.common}, guard at {e.guard}",
     core.BackupResyncs: lambda e: f"backup {e.backup} resynchronises queue by queue",

@@ -255,6 +255,7 @@ class NodeConfig(BaseSettings):
             outcome_seconds=self.outcome_seconds,
             work=self.work_limits(),
             call_retry=timing.call_retry,
+            drain_seconds=timing.drain_seconds,
             ticket_timeout=timing.ticket_timeout,
             calls_kept=self.calls_kept,
         )

@@ -61,6 +61,8 @@ class Doors:
         """What becomes of a client's connection."""
         core, shell, _, links = self._parts
         shell.look_at_clock()
+        if core.leading is not None and core.leading.handover.draining:
+            return None  # it waits for the next primary
         if core.state == ACTIVE and core.leading and core.leading.primary.point.serving:
             return self._clients.verdict(core.generation)
         if self._refuse and core.state != ACTIVE:

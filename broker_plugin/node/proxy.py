@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from socket import socket as Socket
 from typing import cast
 
@@ -41,6 +42,9 @@ DEADLINE_SECONDS = 15.0
 RETRY_SECONDS = 0.2
 LAST_WORD_SECONDS = 5.0
 """In which a client whose login is refused answers that; then its connection is closed."""
+LAST_WORDS_OF_PRIMARY = 0.2
+"""Seconds in which a client is still passed what the primary of a generation that is over has said: above all how it
+has closed the connection. Then the connection ends."""
 HELD_BYTES = 1 << 14
 """Of a client that waits for a primary: when it has sent more, nothing more is read from it."""
 MOST_HELD = 1 << 16
@@ -169,13 +173,22 @@ class FrontDoor(GuardedProtocol):
     def look(self, generation: int) -> None:
         """The record has this generation now, or something else has changed."""
         if self._other is not None and self._other.target.generation != generation:
-            other, self._other = self._other, None
-            other.abandon()
-            self._place.owe(True)
-            if self._answered and self._transport is not None:
-                self._transport.close()
+            if self._answered:  # its last words may be on their way, and are true whenever they come
+                self.guard.call_later(LAST_WORDS_OF_PRIMARY, partial(self._part, self._other))
+            else:
+                self._part(self._other)
         if not self._answered:
             self.reconsider()
+
+    def _part(self, other: PrimarySide) -> None:
+        """The former primary is none any more."""
+        if self._other is not other:
+            return
+        self._other = None
+        other.abandon()
+        self._place.owe(True)
+        if self._answered and self._transport is not None:
+            self._transport.close()
 
     def _refuse(self, login: commands.Connection.StartOk) -> None:
         """It may not come from here, and the primary is not told of it. Its client is, after a while."""

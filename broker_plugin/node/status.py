@@ -7,6 +7,7 @@ from typing import Any
 from broker_plugin.compiled import running
 from broker_plugin.embedded.unsupported import unsupported_of_queue
 from broker_plugin.node.calls.shown import own_standing
+from broker_plugin.node.handed_over import handover
 from broker_plugin.node.readiness import Readiness
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
@@ -39,6 +40,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "record_version": record.version if record else 0,
         "loss_accepted": record.loss_accepted if record else 0,
         "loss_unknown": record.loss_unknown if record else 0,
+        "handover": handover(core),
         "waits_for_operator": core.waits_for_operator,
         "record_error": complaint or None,
         "position": str(replica.tail),

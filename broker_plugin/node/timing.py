@@ -25,6 +25,9 @@ MOST_SECONDS = 1e9
 MOST_PATIENCE = 3600.0
 """Seconds, of a lease and of what is waited for: for longer no cluster can be without a primary"""
 
+MOST_DRAIN = 60.0
+"""Seconds that a primary that hands over may be told to wait for its clients' answers: nothing is begun meanwhile."""
+
 
 class Timing(Section):
     """Seconds."""
@@ -36,6 +39,7 @@ class Timing(Section):
     link_down_grace: float = Field(0.2, ge=0, le=MOST_PATIENCE)
     beat_every: float = Field(0.2, gt=0, le=MOST_PATIENCE)
     link_deadline: float = Field(0.75, gt=0, le=MOST_PATIENCE)
+    drain_seconds: float = Field(1.0, ge=0, le=MOST_DRAIN)
     call_retry: float = Field(1.0, gt=0, le=MOST_PATIENCE)
     ticket_timeout: float = Field(10.0, gt=0, le=MOST_PATIENCE)
     hung_after: float = Field(

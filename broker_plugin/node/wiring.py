@@ -34,7 +34,8 @@ FAREWELL = 0.3
 
 RELEASE_SECONDS = 0.5
 RELEASE_GLANCE = 0.01
-"""How long a primary that is stopping waits for its lease to be given up, and how often it looks."""
+"""How long a primary that is stopping waits for its lease to be given up, when its clients have been drained for
+``timing.drain_seconds`` at most, and how often it looks."""
 
 
 class Parts(NamedTuple):
@@ -118,9 +119,11 @@ def amqp_server(
 
 
 async def release(parts: Parts) -> None:
-    """The node is about to stop: if it is primary, give the lease up, if the coordination store answers in time."""
+    """The node is about to stop: if it is primary, drain the clients and give the lease up, if the coordination store
+    answers in time."""
     parts.shell.report(lambda: parts.core.resign("the node is stopping"))
-    for _ in range(round(RELEASE_SECONDS / RELEASE_GLANCE)):
+    seconds = parts.core.settings.drain_seconds + RELEASE_SECONDS
+    for _ in range(round(seconds / RELEASE_GLANCE)):
         if parts.core.leading is None:
             return
         await asyncio.sleep(RELEASE_GLANCE)

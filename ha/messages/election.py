@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 import msgspec
 
 from ha.messages.numbers import Number
 from txobserver.ids import Member, Position
+
+HANDOVER_FEATURE: Final = "handover"
+"""Of a node that hears how the clients of its primary were closed (``ClientsClosed``)."""
+MOST_DRAINED: Final = 1e6
+"""Seconds: no drain takes as long."""
 
 
 class Probe(msgspec.Struct, array_like=True, tag=1):
@@ -41,6 +48,18 @@ class HandoverRequest(msgspec.Struct, array_like=True, tag=20):
 
     generation: Number
     session: Number
+
+
+class ClientsClosed(msgspec.Struct, array_like=True, tag=70):
+    """The primary that hands over has closed its ``clients``, ``drained`` seconds after it had begun to; ``undecided``:
+    of so many the outcome of something may be unknown. ``stops``: it is about to end, and follows no other primary.
+    Only to a node that knows ``HANDOVER_FEATURE``."""
+
+    generation: Number
+    clients: Number
+    undecided: Number
+    drained: Annotated[float, msgspec.Meta(ge=0, le=MOST_DRAINED)]
+    stops: bool
 
 
 class HandoverRefused(msgspec.Struct, array_like=True, tag=27):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from ha.messages.beats import BEATS_FEATURE
+from ha.messages.election import HANDOVER_FEATURE
 from txobserver.access import USERS_FEATURE
 from txobserver.actions import CERTIFICATES_FEATURE
 from txobserver.calls import CALLS_FEATURE
@@ -19,7 +20,9 @@ from txobserver.calls import CALLS_FEATURE
 WIRE_VERSION = 5
 OLDEST_VERSION = 5
 """Version 4 is that of 0.1.0, which speaks with its own version only."""
-FEATURES: frozenset[str] = frozenset({CALLS_FEATURE, USERS_FEATURE, BEATS_FEATURE, CERTIFICATES_FEATURE})
+FEATURES: frozenset[str] = frozenset(
+    {CALLS_FEATURE, USERS_FEATURE, BEATS_FEATURE, CERTIFICATES_FEATURE, HANDOVER_FEATURE}
+)
 """What this version of txha knows beside the newest version of the protocol."""
 INTRODUCTIONS = "introductions"
 """A feature of a node's door for clients, which the core does not know: other nodes may say there where a client comes

@@ -26,7 +26,15 @@ from ha.messages.copying import (
     SnapshotEnd,
     SnapshotQueues,
 )
-from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
+from ha.messages.election import (
+    ClientsClosed,
+    HandoverRefused,
+    HandoverRequest,
+    Outdated,
+    Probe,
+    ProbeReply,
+    Promoted,
+)
 from ha.messages.greeting import Hello
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
@@ -38,6 +46,7 @@ Peer = (
     | Outdated
     | HandoverRequest
     | HandoverRefused
+    | ClientsClosed
     | Join
     | AttachmentRefused
     | Follow

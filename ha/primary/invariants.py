@@ -167,7 +167,9 @@ def check_primary_deep(primary: Primary) -> None:
 
 
 def check_handover(handover: Handover, primary: Primary) -> None:
-    """One that has begun serves no client."""
-    assert handover._successor is None or not primary.point.serving, "P10: clients are served during a handover"
+    """One that has begun serves no client, but for what drains."""
+    begun, drains = handover._successor is not None, handover.draining
+    assert not begun or drains or not primary.point.serving, "P10: clients are served during a handover"
+    assert begun or not drains, "P12: clients are drained, and no handover has begun"
     assert handover._durable >= -1, f"P11: {handover._durable} is on the disk"
     assert handover._successor != primary.name, f"P10: {primary.name} hands over to itself"

@@ -13,6 +13,7 @@ from aio_pika.exceptions import ChannelPreconditionFailed
 from yarl import URL
 
 from python_tests.harness.history import FAILED, OK, ROLLED_BACK, Attempt, History
+from python_tests.harness.last_words import raised_not_done
 from python_tests.harness.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of, place_of
 from recovery.dtx.with_aio_pika import LOST
 
@@ -165,7 +166,7 @@ class AioWorkers(threading.Thread):
             history.answer(attempt, FAILED)
             raise
         finally:
-            history.interrupted(attempt)
+            history.interrupted(attempt, raised_not_done())
 
     async def _publish(self, channel: AbstractChannel, attempt: Attempt, plan: Plan) -> None:
         for part in plan.parts():

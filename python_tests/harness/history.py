@@ -149,10 +149,12 @@ class History:
             self._visible += len(attempt.messages) if outcome == OK else 0
             self._open.pop(attempt.id, None)
 
-    def interrupted(self, attempt: Attempt) -> None:
-        """The connection went: without a commit it is rolled back, with one its outcome is unknown."""
+    def interrupted(self, attempt: Attempt, not_done: bool = False) -> None:
+        """The connection went: without a commit it is rolled back, with one its outcome is unknown; unless the broker
+        has said that what was not answered was ``not_done``: then it has failed."""
         if attempt.outcome == OPEN:
-            self.answer(attempt, ROLLED_BACK if attempt.commit_sent is None else UNKNOWN)
+            lost = FAILED if not_done else UNKNOWN
+            self.answer(attempt, ROLLED_BACK if attempt.commit_sent is None else lost)
 
     # -- consumers
 

@@ -11,6 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from python_tests.harness.history import FAILED, OK, ROLLED_BACK, Attempt, History
+from python_tests.harness.last_words import raised_not_done
 from python_tests.harness.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of, place_of
 from recovery.dtx.lost import LOST, connected
 
@@ -172,7 +173,7 @@ class Worker(Client):
                 self._history.answer(attempt, FAILED)
             raise
         finally:
-            self._history.interrupted(attempt)
+            self._history.interrupted(attempt, raised_not_done())
 
     def _publish(self, connection: pika.BlockingConnection, channel: Any, attempt: Attempt, plan: Plan) -> None:
         for part in plan.parts():
@@ -208,4 +209,4 @@ class Feeder(Client):
                 channel.basic_publish("", self._input, body_of(message), PERSISTENT)
                 self._history.answer(attempt, OK)
             finally:
-                self._history.interrupted(attempt)
+                self._history.interrupted(attempt, raised_not_done())

@@ -103,7 +103,7 @@ PRIMARY: dict[str, tuple[str, Break]] = {
     ),
     "a global decision on no way": ("P6", lambda core: table_of(core).deciding.update({Y.globally: True})),
     "a reading without a caller": ("P12", lambda core: core.leading.primary.readings._open.update({9: None})),
-    "a handover that serves": ("P10", lambda core: put(core.leading._handover, "_successor", "b")),
+    "a handover that serves": ("P10", lambda core: put(core.leading.handover, "_successor", "b")),
     "another's record": ("P10", lambda core: change_record(core, primary=None)),
     "no node is ready": ("P2", lambda core: change_record(core, ready=())),
     "a lease from later on": ("P10", lambda core: put(keeper_of(core), "_lease_until", 1e9)),

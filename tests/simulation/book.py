@@ -64,6 +64,8 @@ class Book:
         """Queues that clients delete: their messages may go (PROTOCOL, "Exempt by name")"""
         self.fading: set[str] = set()
         """Those of them that one client deletes while another publishes: what comes too late goes nowhere"""
+        self.told_not_done: set[str] = set()
+        """Labels of attempts that failed since their connection was closed with that word"""
         self.given_up: set[str] = set()
         """Those whose connection has gone: what is told to it late says nothing of what is there afterwards"""
 
@@ -93,10 +95,14 @@ class Book:
         """Who published this body."""
         return self.attempts.get(body.split("/")[0])
 
-    def lost_connection(self, attempt: Attempt) -> None:
-        """No answer will come: without a commit it is rolled back, with one its outcome is unknown."""
+    def lost_connection(self, attempt: Attempt, not_done: bool = False) -> None:
+        """No answer will come: without a commit it is rolled back, with one its outcome is unknown, unless the client
+        was told that what was not answered was ``not_done``."""
         if attempt.outcome == OPEN:
             attempt.outcome = ROLLED_BACK
+        elif attempt.outcome == SENT and not_done:
+            attempt.outcome = FAILED
+            self.told_not_done.add(attempt.label)
         elif attempt.outcome == SENT:
             attempt.outcome = UNKNOWN
 

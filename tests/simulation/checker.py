@@ -72,6 +72,9 @@ class Checker:
     def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
         """A node answers a client."""
 
+    def forced(self, process: Process, undecided: bool) -> None:
+        """A node closes a client since it serves no more. ``undecided``: something that has begun has no answer."""
+
     def told_of(self, process: Process, attempt: Attempt, outcome: BranchOutcome) -> None:
         """A node tells what became of a branch."""
 

@@ -6,6 +6,7 @@ from tests.simulation.branch_checkers import BranchAgreement, LockedStays, OneOu
 from tests.simulation.call_checkers import CallsInOrder
 from tests.simulation.checker import Checker
 from tests.simulation.link_checkers import LinkLife
+from tests.simulation.handover_checkers import Drained
 from tests.simulation.message_checkers import (
     Atomic,
     Counts,
@@ -54,5 +55,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     CallsInOrder,
     SameUsers,
     LinkLife,
+    Drained,
     Live,
 )

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.errors import AmqpError, Forced
 from tests.simulation.book import FAILED, OK, Attempt
 from tests.simulation.reference import Deletions
 from tests.simulation.requests import BranchRequests, QueueRequests
@@ -36,6 +36,9 @@ class ClientLink:
         self._chance = chance
         self._inbox: deque[tuple[Operation, bool]] = deque()
         self._busy = False
+        self._draining = False
+        self.not_done = False
+        """Whether the client has been told that what was not answered was not done"""
         self.deleting: tuple[str, Deletions] | None = None
         self._committing: Attempt | None = None
         self._committed: Callable[[Attempt, str], None] = lambda attempt, outcome: None
@@ -126,9 +129,24 @@ class ClientLink:
         self._close_session()
         self.wire.to_client(self.wire.down)
 
-    def force_close(self, error: AmqpError) -> None:
+    def drain(self) -> None:
+        self._draining = True
+        self._session.set_flowing(False)
+
+    @property
+    def undecided(self) -> bool:
+        return self.wire.answers_lost or self._busy or self.channel.awaited
+
+    def force_close(self, error: Forced) -> None:
         self.wire.served = False
-        self.wire.to_client(self.wire.down)
+        self._truth.forced(self.process, error.undecided and not self.wire.answers_lost)
+        self.wire.last_word(self._told_last, error.undecided)
+
+    def _told_last(self, undecided: bool) -> None:
+        self.not_done = not undecided
+        if self.not_done:
+            self._world.say(self._client.name, "is told that what was not answered was not done")
+        self.wire.down()
 
     def relieved(self) -> None:
         """No client waits for it."""
@@ -144,7 +162,7 @@ class ClientLink:
         self._pump()
 
     def _pump(self) -> None:
-        while self._inbox and not self._busy and self.wire.served:
+        while self._inbox and not self._busy and not self._draining and self.wire.served:
             operation, self._busy = self._inbox.popleft()
             try:
                 operation()

@@ -39,6 +39,8 @@ class Client:
         self.chance = self.world.chance(f"client/{self.kind}{number}")
         self.link: ClientLink | None = None
         self.stopping = False
+        self.not_done = False
+        """Whether the last connection was closed with the word that what was not answered was not done"""
         self._id = f"{self.kind}{number}"
         self._connections = 0
         self.world.after(self.chance.uniform(0, 0.1), self._connect)
@@ -66,6 +68,7 @@ class Client:
         """The connection has ended."""
         if self.link is link:
             self.link = None
+            self.not_done = link.not_done
             self.disconnected()
             self.world.after(self.chance.uniform(*RETRY), self._connect)
 
@@ -119,7 +122,8 @@ class Feeder(Client):
 
     def disconnected(self) -> None:
         for attempt in self._unconfirmed.values():
-            self.book.lost_connection(attempt)
+            self.book.lost_connection(attempt, self.not_done)
+            self.cluster.truth.failed(attempt)
         self._unconfirmed = {}
 
 
@@ -196,8 +200,9 @@ class Worker(Client):
 
     def disconnected(self) -> None:
         if self._attempt is not None:
-            self.book.lost_connection(self._attempt)
-            if self._attempt.token is not None and self._attempt.outcome == UNKNOWN:
+            self.book.lost_connection(self._attempt, self.not_done)
+            self.cluster.truth.failed(self._attempt)
+            if self._attempt.token is not None and self._attempt.outcome in (UNKNOWN, FAILED):
                 self._doubts.append(self._attempt)
         self._attempt, self._held = None, []
 
@@ -211,6 +216,8 @@ class Worker(Client):
     def _told(self, attempt: Attempt, outcome: BranchOutcome) -> None:
         if outcome in (BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK) and attempt in self._doubts:
             self._doubts.remove(attempt)
+            if attempt.outcome == FAILED and outcome is BranchOutcome.COMMITTED and not attempt.void:
+                self.cluster.truth.fail("P4", f"{attempt.label} was told not to be done, and is told to be committed")
             attempt.outcome = OK if outcome is BranchOutcome.COMMITTED else FAILED
 
 

@@ -136,7 +136,9 @@ class Cluster:
 
     def serving(self, chance: random.Random) -> Process | None:
         """A node that takes clients now."""
-        there = [p for p in self.running() if p.broker.active and not p.paused and p.failed is None]
+        there = [
+            p for p in self.running() if p.broker.active and not p.broker.draining and not p.paused and p.failed is None
+        ]
         return chance.choice(there) if there else None
 
     def all_ready(self) -> bool:

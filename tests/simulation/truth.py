@@ -232,6 +232,18 @@ class Truth:
                 checker.answered(process, attempt, ok)
             self._tells(process)
 
+    def failed(self, attempt: Attempt) -> None:
+        """A client takes an attempt for failed, since it was told that what was not answered was not done."""
+        if attempt.label in self.book.told_not_done:
+            attempt.refused_at = attempt.refused_at or self.reference.end
+            if attempt.label in self.happened:
+                self.fail("P4", f"{attempt.label} was told not to be done, and it happened")
+
+    def forced(self, process: Process, undecided: bool) -> None:
+        """A node closes a client since it serves no more; ``undecided``: something that has begun has no answer."""
+        for checker in self.checkers:
+            checker.forced(process, undecided)
+
     def told_of(self, process: Process, attempt: Attempt, outcome: BranchOutcome) -> None:
         """A node tells what became of a branch."""
         if outcome in (BranchOutcome.ROLLED_BACK, BranchOutcome.HEURISTICALLY_ROLLED_BACK):

@@ -28,6 +28,9 @@ class Wire:
         self._up = True
         self._there_at = self._back_at = 0.0
         self._output: list[tuple[Callable[[], None], int | None]] = []
+        self._last: Callable[[bool], None] | None = None
+        self._undecided = False
+        self.answers_lost = False
 
     def to_broker(self, call: Callable[[], None]) -> None:
         """To the broker."""
@@ -45,8 +48,17 @@ class Wire:
         return self._up and any(generation is not None for _, generation in self._output)
 
     def forget_output(self) -> None:
-        """As ``AmqpServer.forget_output``: what has not left yet is not told."""
-        self._output.clear()
+        """As ``Connection.forget_output``: what has not left yet is not told, but for the last word. That says then
+        that an answer may have been lost."""
+        last = 1 if self._last is not None and self._output else 0
+        if len(self._output) > last:
+            self.answers_lost = self._undecided = True
+        del self._output[: len(self._output) - last]
+
+    def last_word(self, told: Callable[[bool], None], undecided: bool) -> None:
+        """Behind all answers: the connection is closed, and whether something that has begun is undecided."""
+        self._last, self._undecided = told, undecided
+        self.to_client(lambda: told(self._undecided))
 
     def to_client(self, call: Callable[[], None], read: bool = False) -> None:
         """To the client, with all else that this turn of the loop brings for it, as ``AmqpProtocol`` does it.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from txobserver.configuration import Configured, queue_step
 from txobserver.events import Configure, Message, Removal
 from txobserver.outcomes import PreparedBranch
-from txobserver.ports.ledger import Content, Ledger, pages
+from txobserver.ports.ledger import Content, Ledger, Served, pages
 from txobserver.xid import Xid
 
 
@@ -31,6 +31,9 @@ class MemoryHost:
         self.closed: list[str] = []
         self.answers: list[tuple[str, str | None]] = []
         self.on_ok: Callable[[str], None] = lambda label: None
+        self.drains = True
+        self.draining = False
+        self.served: Served | None = Served(0, 0)
 
     def on_active(self, ledger: Ledger, content: Content) -> None:
         self.ledger, self.content = ledger, content
@@ -41,7 +44,12 @@ class MemoryHost:
         self.watermarks = {number: content.summary(number).watermark for number in self.visible}
         self.prepared = {branch.xid: branch for branch in content.branches()}
 
+    def on_draining(self) -> bool:
+        self.draining = self.drains
+        return self.drains
+
     def on_inactive(self, reason: str) -> None:
+        self.draining = False
         self.announced = {}
         self.ledger = self.content = None
         self.visible, self.prepared, self.unseen = {}, {}, None

@@ -33,6 +33,14 @@ class Found(NamedTuple):
     """Everything up to this offset is among them; 0: up to the last of them, and there was no more to be read"""
 
 
+class Served(NamedTuple):
+    """How many ``clients`` are connected, and how many of them are ``undecided``: they wait for the outcome of
+    something that has begun, or may have lost the answer to it."""
+
+    clients: int
+    undecided: int
+
+
 class NameInUse(Error, ValueError):
     """Raised when a transaction with this xid or token is open, prepared, or committed or decided and remembered."""
 
@@ -280,8 +288,22 @@ class Host(Protocol):
         """
         ...
 
+    def on_draining(self) -> bool:
+        """The role is being handed over, and ``on_inactive`` follows: begin nothing more of what clients ask, deliver
+        nothing more, and let end what has begun. Returns whether this host can; one that cannot is closed at once.
+        """
+        ...
+
+    @property
+    def served(self) -> Served | None:
+        """How its clients stand; None if that is not known here."""
+        ...
+
     def on_inactive(self, reason: str) -> None:
-        """No longer: close every client connection, answer nothing that is outstanding, forget every queue."""
+        """No longer: close every client connection, answer nothing that is outstanding, forget every queue.
+
+        A client for which nothing that has begun is undecided may be told that what was not answered was not done.
+        """
         ...
 
     def on_arriving(self, queue: int, messages: int) -> None:

@@ -85,11 +85,16 @@ class AmqpChannel(Answering):
         self._method = 0
         self._content = IncomingContent(connection)
 
+    @property
+    def undecided(self) -> bool:
+        """Whether the client waits for the outcome of something that has begun."""
+        return self.busy or self.inner.awaited
+
     # -- frames from the client
 
     def frame(self, kind: int, payload: bytes) -> None:
         """The next frame of this channel."""
-        if self.busy or self._backlog or not self.connection.writable:
+        if self.busy or self._backlog or not self.connection.writable:  # also while it drains
             self._keep(kind, payload)
         else:
             self._handle(kind, payload)

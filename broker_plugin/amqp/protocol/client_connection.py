@@ -47,7 +47,8 @@ class Siblings(ABC):
 
 class ClientConnection(ABC):
     """``writable``: the client takes what is sent to it. ``waiting_bytes`` of its frames wait behind requests.
-    ``held_back``: its login is refused, it has not been told yet, and nothing of it is read.
+    ``held_back``: its login is refused, it has not been told yet, and nothing of it is read. ``draining``: nothing more
+    that it asks is begun, until it is closed.
 
     ``published``: what publishes say, which repeat themselves; ``passed_properties``: those that are known to be sound.
     ``holder``: what it makes the node hold (``weigh``): ``content_bytes`` of bodies that are not complete,
@@ -63,6 +64,7 @@ class ClientConnection(ABC):
         self.waiting_bytes = 0
         self.writable = True
         self.held_back = False
+        self.draining = False
         self.published: dict[bytes, Repeated] = {}
         self.check_properties = PropertyCheck("", broker.unsupported)
         self.passed_properties = self.check_properties.passed

@@ -39,7 +39,7 @@ from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.open_channels import OpenChannels
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import EmbeddedBroker
-from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.errors import AmqpError, Forced
 from broker_plugin.embedded.memory_budget import ANSWERS, CACHES, RECEIVED
 from broker_plugin.embedded.queues.turn import STEPS
 from txobserver.invariants import CHECKS, checking
@@ -74,7 +74,8 @@ class Connection(LoggingIn):
         self._deaf = False
         self._current = 0
         self._alarm = self._alarms = 0
-        self._forced = False
+        self._forced: Forced | None = None
+        self._answers_lost = False
 
     # -- in
 
@@ -87,7 +88,7 @@ class Connection(LoggingIn):
             self._partial = b""
         if self.state == CLOSED or self._deaf:
             return
-        if self.held_back:
+        if self.held_back or self.draining:
             self._partial = data
             self.weigh()
             return
@@ -255,13 +256,23 @@ class Connection(LoggingIn):
         return data
 
     def forget_output(self) -> None:
-        """What waits to be sent is sent no more, but for the last word. Only at the end: a client misses answers."""
-        self._output = self._output[-1:] if self._forced else []
+        """What waits to be sent is sent no more, but for the last word. Only at the end: a client misses answers.
+
+        So it is told that it may: what it was answered, and did not hear, may have been done
+        (``answers_forgotten_behind_not_done``).
+        """
+        output, forced = self._output, self._forced
+        last = output[-1:] if forced else []
+        if len(output) > len(last):
+            self._answers_lost = True
+            if last and forced:
+                last = [encode_close(commands.Connection.Close, Forced(forced.reason, True), 0)]
+        self._output = last
         self._output_bytes = sum(map(len, self._output))
         self.weigh()
 
     def set_writable(self, writable: bool) -> None:
-        if writable != self.writable:
+        if writable != self.writable and not (writable and self.draining):
             self.writable = writable
             self.channels.set_flowing(writable)
             if writable:
@@ -345,13 +356,39 @@ class Connection(LoggingIn):
         """The client may not stay; what is outstanding goes back to its queues."""
         self.fail(error, 0)
 
-    def force_close(self, error: AmqpError) -> None:
-        """This node does not serve clients any more: say so, and drop the connection."""
-        if self.state in (OPEN, LEAVING):
-            self.send(encode_close(commands.Connection.Close, error, 0))
-            self._forced = True
+    def drain(self) -> None:
+        """Begin nothing more. What has come waits, and what is sent back is answers alone."""
+        self.set_writable(False)
+        self.draining = True
+
+    @property
+    def undecided(self) -> bool:
+        """Whether something that has begun has no answer, or an answer was forgotten."""
+        return self._answers_lost or self.channels.undecided
+
+    @property
+    def parting(self) -> bool:
+        """Whether it was closed by force, and the client has not answered that."""
+        return self._forced is not None and self.state == CLOSING
+
+    def force_close(self, error: Forced) -> None:
+        """This node does not serve clients any more: say so, behind all answers, and wait for close-ok.
+
+        Until that comes the client is read, and nothing that it says is carried out: a socket that is closed while
+        something waits in it is reset, and its client would lose our last word.
+        """
         self.channels.abandon()
-        self.end()
+        self.waiting_bytes = self.content_bytes = 0
+        self.draining = False
+        if self.state not in (OPEN, LEAVING):
+            self.end()
+            return
+        self._move("close sent")
+        self.heartbeats.closing = True
+        self._forced = error
+        self.send(encode_close(commands.Connection.Close, error, 0))
+        self.set_writable(True)
+        self._wire.read_on()
 
     def end(self) -> None:
         """The connection is over, for whatever reason; what is outstanding goes back to its queues."""

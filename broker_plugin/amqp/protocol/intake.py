@@ -21,7 +21,7 @@ class Intake:
     def congested(self) -> bool:
         """Whether nothing more should be read from the client for now."""
         connection = self._connection
-        if connection.held_back or self.overfull:
+        if connection.held_back or connection.draining or self.overfull:
             return True
         return self._channels.session is not None and not connection.writable
 

@@ -66,6 +66,11 @@ class OpenChannels(Siblings):
         self.by_number.clear()
         self.last_requests.begin(channels)
 
+    @property
+    def undecided(self) -> bool:
+        """Whether something that has begun on one of them has no answer."""
+        return any(channel.undecided for channel in self._all())
+
     def leave(self) -> None:
         """The connection is over: what waits is not carried out, and what is outstanding goes back to its queues."""
         session, self.session = self.session, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -46,8 +47,21 @@ def say_accepted(status: dict[str, Any]) -> None:
     )
 
 
-def wait_active(directory: Path, node: str, since: int, seconds: float) -> int:
-    """Return the generation of a node of this cluster when it is the active primary.
+def say_promoted(node: str, status: dict[str, Any], as_json: bool) -> None:
+    """What has happened, by what the new primary says of itself; ``handover`` is None where it has not been told."""
+    generation, handover = status["generation"], status.get("handover")
+    if as_json:
+        print(json.dumps({"node": node, "generation": generation, "handover": handover}))
+        return
+    say(f"{node} is primary of generation {generation}")
+    if handover is not None:
+        closed = f"{handover['from']} closed {handover['clients']} clients after {handover['drained']:.3f} s"
+        unknown = f"{handover['undecided']} of them with an outcome that they do not know"
+        say(f"{closed}, {unknown}; no node served for {handover['pause']:.3f} s")
+
+
+def wait_active(directory: Path, node: str, since: int, seconds: float) -> dict[str, Any]:
+    """Return what a node of this cluster says of itself when it is the active primary.
 
     ``since``: the greatest generation that was known when the promotion was asked for. Raises AdminError if the node
     ends, if another one is promoted since, and if it takes longer than ``seconds``.
@@ -56,7 +70,7 @@ def wait_active(directory: Path, node: str, since: int, seconds: float) -> int:
     while True:
         found = {entry.name: node_status(entry) for entry in read_cluster(directory)}
         if found[node]["state"] == "active" and found[node]["generation"] > since:
-            return int(found[node]["generation"])
+            return found[node]
         if found[node]["state"] == "down":
             raise AdminError(f"{node} does not run any more, and has not become primary; its log says why")
         others = [name for name, each in found.items() if each["state"] == "active" and each["generation"] > since]

@@ -81,6 +81,12 @@ class Channel(Requester):
         """The virtual host in which it works."""
         return self.session.rights.vhost
 
+    @property
+    def awaited(self) -> bool:
+        """Whether the client waits for the outcome of a publish; also on a channel that has ended meanwhile."""
+        confirms = self.mode.confirms
+        return self._publishing > 0 or (confirms is not None and confirms.waits)
+
     # -- publishing
 
     def publish(self, exchange: str, routing_key: str, mandatory: bool, properties: bytes, body: bytes) -> None:

@@ -27,6 +27,11 @@ class Confirms:
         self._open[self._last] = None
         return self._last
 
+    @property
+    def waits(self) -> bool:
+        """Whether a publish has not been answered."""
+        return bool(self._open or self._accepted or self._refused)
+
     def settle(self, tag: int, accepted: bool) -> None:
         """The outcome of a publish is known."""
         if not self._accepted and not self._refused:

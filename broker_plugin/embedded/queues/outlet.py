@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.errors import AmqpError, Forced
 from txobserver.events import Message
 
 
@@ -57,7 +57,16 @@ NO_OUTLET = NoOutlet()
 class ConnectionOutlet(Protocol):
     """One connection's way out."""
 
-    def force_close(self, error: AmqpError) -> None:
+    def drain(self) -> None:
+        """Begin nothing more of what the client asks, and deliver nothing; ``force_close`` follows."""
+        ...
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the client waits for the outcome of something that has begun, or may have lost the answer to it."""
+        ...
+
+    def force_close(self, error: Forced) -> None:
         """End the connection with this error, at once."""
         ...
 

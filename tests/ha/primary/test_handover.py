@@ -22,7 +22,7 @@ class Hanging:
     def __init__(self) -> None:
         self.closed: list[str] = []
         self.released: list[Any] = []
-        host: Any = SimpleNamespace(on_inactive=self.closed.append)
+        host: Any = SimpleNamespace(on_inactive=self.closed.append, served=None)
         self.handover = Handover(host, Settings(prepare_timeout=3.0), lambda effect: None)
         self.primary: Any = SimpleNamespace(
             writer=SimpleNamespace(writing=True), point=SimpleNamespace(serving=True, sequence=5)
@@ -36,9 +36,7 @@ class Hanging:
         watch = SimpleNamespace(passed_over=passed_over, unread=unread)
         attachments = SimpleNamespace(holders=lambda commit: [B])
         backups: Any = SimpleNamespace(attachments=attachments, sessions={"b": self.session}, watch=watch)
-        keeper: Any = SimpleNamespace(
-            release=lambda *words: self.released.append(words), releasing=bool(self.released)
-        )
+        keeper: Any = SimpleNamespace(release=lambda *words: self.released.append(words), releasing=bool(self.released))
         self.handover.tick(self.primary, backups, keeper, self.replica, now)
         return self.closed
 

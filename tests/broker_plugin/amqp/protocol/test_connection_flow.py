@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pamqp.commands import Basic, Channel, Queue
+from pamqp.commands import Basic, Channel, Connection, Queue
 
 from tests.broker_plugin.amqp.peer import HEADER, Peer, publish
 
@@ -111,8 +111,10 @@ class TestEnd:
         peer.harness.broker.on_inactive("the lease is lost")
         (close,) = peer.frames()
         assert "reply_code=320" in close and "CONNECTION_FORCED - the lease is lost" in close
-        assert peer.connection.ended
         peer.connection.receive(publish("q", b"late"))
+        assert not peer.connection.ended, "it is read until it has heard it"
+        peer.send(0, Connection.CloseOk())
+        assert peer.connection.ended
         peer.connection.end()
         assert peer.frames() == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ class Promotion:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *steps: Told) -> None:
         self.left = [BEFORE, *steps]
+        self.more: dict[str, Any] = {}
         self.asked: list[str] = []
         monkeypatch.setattr(commands, "ask", lambda directory, what, arguments=None: self.asked.append(what))
         monkeypatch.setattr(commands, "node_entry", lambda dir, node: NodeEntry(node, 1, 1, dir))
@@ -96,7 +98,7 @@ class Promotion:
 
     def _status(self, entry: NodeEntry) -> dict[str, Any]:
         state, generation = self.now[entry.name]
-        return {"state": state, "generation": generation}
+        return {"state": state, "generation": generation, **self.more}
 
 
 def test_promote_returns_when_the_node_is_primary(
@@ -163,3 +165,34 @@ def test_a_timeout_that_cannot_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     with pytest.raises(BadArgument, match="--timeout"):
         commands.promote(tmp_path, "b", timeout=timeout)
     assert not promotion.asked
+
+
+# -- what has happened is printed
+
+HANDOVER = {"from": "a", "clients": 34, "undecided": 0, "drained": 0.012, "pause": 0.1434}
+DONE: Told = {"a": ("ready", 4), "b": ("active", 4)}
+
+
+def test_how_the_clients_were_closed_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    Promotion(monkeypatch, DONE).more["handover"] = HANDOVER
+    commands.promote(tmp_path, "b")
+    closed = "a closed 34 clients after 0.012 s, 0 of them with an outcome that they do not know"
+    assert f"{closed}; no node served for 0.143 s\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("handover", [HANDOVER, None])
+def test_it_is_printed_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, handover: Any
+) -> None:
+    Promotion(monkeypatch, DONE).more["handover"] = handover
+    commands.promote(tmp_path, "b", as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"node": "b", "generation": 4, "handover": handover}
+
+
+def test_json_of_what_is_not_waited_for_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    promotion = Promotion(monkeypatch, BEFORE)
+    with pytest.raises(BadArgument, match="--wait waits"):
+        commands.promote(tmp_path, "b", wait=False, as_json=True)
+    assert promotion.asked == []

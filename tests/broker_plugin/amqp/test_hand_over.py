@@ -1,0 +1,174 @@
+"""A connection whose node hands over: what has begun is answered, nothing more begins, and the last word says so."""
+
+from __future__ import annotations
+
+import pytest
+from pamqp import frame
+from pamqp.commands import Basic, Channel, Confirm, Connection, Queue, Tx
+
+from broker_plugin.embedded.errors import LONGEST_REASON, UNANSWERED_NOT_DONE, UNANSWERED_UNKNOWN, Forced
+from tests.broker_plugin.amqp.peer import Peer, publish
+from txobserver.ports.ledger import Served
+
+COMMIT = frame.marshal(Tx.Commit(), 1)
+REASON = "handing over to b"
+
+
+def with_queue(*more: Channel.Open | Tx.Select | Confirm.Select) -> Peer:
+    peer = Peer().open()
+    peer.send(1, Queue.Declare(queue="q", durable=True), *more)
+    peer.settle()
+    peer.frames()
+    return peer
+
+
+def closed(peer: Peer, reason: str = REASON) -> list[str]:
+    """What the client is sent when the node hands over now; the last of it is the close."""
+    peer.harness.broker.on_inactive(reason)
+    return peer.frames()
+
+
+def left_in(peer: Peer) -> int:
+    """How many messages the queue holds in what has passed the commit point."""
+    peer.harness.ledger.commit()
+    return sum(peer.harness.content.summary(number).count for number in peer.harness.content.configuration.numbers())
+
+
+def test_a_commit_that_has_begun_is_answered_before_the_last_word() -> None:
+    peer = with_queue(Tx.Select())
+    peer.connection.receive(publish("q", b"one") + COMMIT)
+    assert peer.harness.broker.on_draining()
+    assert peer.harness.broker.served == Served(1, 1)
+    peer.settle()
+    assert peer.harness.broker.served == Served(1, 0)
+    commit_ok, close = closed(peer)
+    assert "Tx.CommitOk" in commit_ok and UNANSWERED_NOT_DONE in close and REASON in close
+
+
+def test_a_commit_that_comes_during_the_drain_is_not_done() -> None:
+    peer = with_queue(Tx.Select())
+    peer.connection.receive(publish("q", b"one"))
+    peer.harness.broker.on_draining()
+    peer.connection.receive(COMMIT)
+    peer.settle()
+    assert peer.harness.broker.served == Served(1, 0)
+    (close,) = closed(peer)
+    assert UNANSWERED_NOT_DONE in close
+    peer.connection.receive(COMMIT)
+    assert peer.frames() == [] and left_in(peer) == 0
+
+
+def test_a_commit_that_waits_behind_a_request_is_not_done() -> None:
+    """It has been read before the drain, and has not begun."""
+    peer = with_queue(Tx.Select())
+    peer.connection.receive(publish("q", b"one") + frame.marshal(Queue.Declare(queue="p", durable=True), 1) + COMMIT)
+    peer.harness.broker.on_draining()
+    peer.settle()
+    declare_ok, close = closed(peer)
+    assert "Queue.DeclareOk" in declare_ok and UNANSWERED_NOT_DONE in close
+    assert left_in(peer) == 0
+
+
+def test_what_is_undecided_in_the_end_is_unknown() -> None:
+    peer = with_queue(Tx.Select())
+    peer.connection.receive(publish("q", b"one") + COMMIT)
+    peer.harness.broker.on_draining()
+    (close,) = closed(peer)
+    assert UNANSWERED_UNKNOWN in close and UNANSWERED_NOT_DONE not in close
+
+
+def test_a_publish_without_its_confirm_is_unknown() -> None:
+    peer = with_queue(Confirm.Select())
+    peer.connection.receive(publish("q", b"one"))
+    peer.harness.broker.on_draining()
+    assert peer.harness.broker.served == Served(1, 1)
+    peer.harness.ledger.commit()
+    assert peer.harness.broker.served == Served(1, 1), "it is confirmed when the turn ends"
+    peer.settle()
+    assert peer.harness.broker.served == Served(1, 0)
+    peer.harness.broker.on_draining()
+    confirmed, close = closed(peer)
+    assert "Basic.Ack" in confirmed and UNANSWERED_NOT_DONE in close
+
+
+def test_one_client_s_undecided_commit_is_not_another_s() -> None:
+    waits = with_queue(Tx.Select())
+    other = Peer(waits.harness).open()
+    waits.connection.receive(publish("q", b"one") + COMMIT)
+    waits.harness.broker.on_draining()
+    assert waits.harness.broker.served == Served(2, 1)
+    waits.harness.broker.on_inactive(REASON)
+    assert UNANSWERED_UNKNOWN in waits.frames()[-1] and UNANSWERED_NOT_DONE in other.frames()[-1]
+
+
+@pytest.mark.parametrize("when", ["before the close", "behind it"])
+def test_answers_forgotten_behind_not_done(when: str) -> None:
+    """P4: a client that does not hear that its commit was done must not hear that it was not."""
+    peer = with_queue(Tx.Select())
+    peer.connection.receive(publish("q", b"one") + COMMIT)
+    peer.settle()
+    if when == "before the close":
+        peer.connection.forget_output()
+    peer.harness.broker.on_inactive(REASON)
+    if when == "behind it":
+        peer.connection.forget_output()
+    (close,) = peer.frames()
+    assert UNANSWERED_UNKNOWN in close and UNANSWERED_NOT_DONE not in close
+
+
+def test_nothing_is_forgotten_where_nothing_waits() -> None:
+    peer = with_queue(Tx.Select())
+    peer.connection.forget_output()
+    peer.harness.broker.on_inactive(REASON)
+    peer.connection.forget_output()
+    (close,) = peer.frames()
+    assert UNANSWERED_NOT_DONE in close
+
+
+def test_nothing_is_delivered_during_the_drain() -> None:
+    peer = with_queue()
+    peer.send(1, Basic.Consume(queue="q"))
+    peer.settle()
+    peer.frames()
+    other = Peer(peer.harness).open()
+    other.connection.receive(publish("q", b"one"))
+    peer.harness.broker.on_draining()
+    peer.settle()
+    peer.connection.set_writable(True)
+    peer.settle()
+    assert peer.frames() == []
+
+
+def test_a_client_that_comes_during_the_drain_is_refused() -> None:
+    peer = with_queue()
+    peer.harness.broker.on_draining()
+    late = Peer(peer.harness)
+    late.start_ok()
+    late.connection.take_output()
+    late.send(0, Connection.TuneOk(2047, 4096, 0), Connection.Open("/"))
+    (close,) = late.frames()
+    assert "reply_code=320" in close and "connect again" in close
+
+
+def test_a_long_reason_leaves_room_for_the_word() -> None:
+    for undecided, word in ((False, UNANSWERED_NOT_DONE), (True, UNANSWERED_UNKNOWN)):
+        text = Forced("x" * 1000, undecided).reply_text
+        assert word in text and len(text) <= 255 and "x" * LONGEST_REASON in text
+
+
+def test_the_last_word_is_answered_and_then_the_connection_ends() -> None:
+    peer = with_queue()
+    closed(peer)
+    assert peer.connection.parting and not peer.connection.ended
+    peer.send(1, Basic.Ack(7))
+    peer.send(0, Connection.CloseOk())
+    assert peer.connection.ended and not peer.connection.parting and peer.frames() == []
+
+
+def test_a_client_that_never_answers_is_dropped_in_time() -> None:
+    peer = with_queue()
+    peer.connection.tick(0.0)
+    closed(peer)
+    peer.connection.tick(0.5)
+    peer.connection.tick(0.5 + 11.0)
+    assert peer.connection.ended

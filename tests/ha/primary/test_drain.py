@@ -1,0 +1,170 @@
+"""A primary that hands over drains its clients first: nothing hangs, and the lease goes only behind their answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.messages.election import HANDOVER_FEATURE, ClientsClosed
+from ha.relay import NOT_ACTIVE
+from tests.support.memory_cluster import MemoryCluster, MemoryNode
+from tests.support.steps import all_agree, answered, backups_of, declared, publish, survivors_agree
+from txobserver.access import ADD_USER
+from txobserver.events import Configure
+from txobserver.ports.ledger import Served
+
+
+def with_clients(clients: int, undecided: int) -> tuple[MemoryCluster, MemoryNode, MemoryNode, MemoryNode]:
+    cluster = declared("q")
+    primary, chosen, other = cluster.primary, *backups_of(cluster)
+    primary.host.served = Served(clients, undecided)
+    for node in cluster.nodes.values():
+        node.core.features.update(dict.fromkeys(set(cluster.nodes) - {node.name}, frozenset({HANDOVER_FEATURE})))
+    return cluster, primary, chosen, other
+
+
+def hand_over(primary: MemoryNode, chosen: MemoryNode, how: str) -> None:
+    if how == "promote":
+        chosen.report(lambda: chosen.core.promote(False))
+    else:
+        primary.report(lambda: primary.core.resign("stopped"))
+
+
+def taken_over(cluster: MemoryCluster, former: MemoryNode) -> bool:
+    return any(node.state == "active" and node is not former for node in cluster.nodes.values())
+
+
+BOTH = pytest.mark.parametrize("how", ["promote", "stop"])
+
+
+@BOTH
+def test_what_has_begun_is_answered_first(how: str) -> None:
+    cluster, primary, chosen, _ = with_clients(3, 1)
+    hand_over(primary, chosen, how)
+    cluster.pause(0.2)
+    assert primary.host.draining and not primary.host.closed
+    publish(primary, "q", "begun before")
+    answered(cluster, primary, "publish begun before")
+    record = cluster.coordination.record
+    assert record is not None and not record.released and primary.state == "active"
+    primary.host.served = Served(3, 0)
+    cluster.run(lambda: bool(primary.host.closed), 0.1)
+    cluster.run(lambda: taken_over(cluster, primary))
+    assert "begun before" in cluster.primary.host.bodies("q")
+
+
+@BOTH
+def test_the_bound_ends_it(how: str) -> None:
+    """P12: a client's outcome that is never known holds the handover up for ``drain_seconds`` and no longer."""
+    cluster, primary, chosen, _ = with_clients(3, 1)
+    hand_over(primary, chosen, how)
+    began = cluster.now
+    cluster.pause(0.8 * cluster.settings.drain_seconds)
+    assert not primary.host.closed
+    cluster.run(lambda: bool(primary.host.closed), 1.0)
+    assert cluster.now - began < 1.3 * cluster.settings.drain_seconds
+    cluster.run(lambda: taken_over(cluster, primary))
+    assert cluster.primary.core.handed_over is not None
+    assert cluster.primary.core.handed_over.clients.undecided == 1
+
+
+def test_the_lease_is_renewed_meanwhile() -> None:
+    cluster, primary, chosen, _ = with_clients(1, 1)
+    version = cluster.coordination.record.version  # type: ignore[union-attr]
+    hand_over(primary, chosen, "promote")
+    cluster.pause(0.9 * cluster.settings.drain_seconds)
+    record = cluster.coordination.record
+    assert record is not None and record.version > version and not record.released
+
+
+@pytest.mark.parametrize("gone", ["during the drain", "behind it"])
+def test_a_successor_that_goes_leaves_the_role_to_any(gone: str) -> None:
+    cluster, primary, chosen, other = with_clients(1, 1)
+    hand_over(primary, chosen, "promote")
+    cluster.pause(0.1)
+    if gone == "behind it":
+        chosen.disk_held = True
+        publish(primary, "q", "late")
+        primary.host.served = Served(1, 0)
+        cluster.run(lambda: bool(primary.host.closed))
+    cluster.kill(chosen.name)
+    primary.host.served = Served(1, 0)
+    cluster.run(lambda: other.state == "active" or (primary.state == "active" and bool(primary.host.closed)))
+    survivors_agree(cluster)
+
+
+def test_a_host_that_cannot_drain_is_closed_at_once() -> None:
+    cluster, primary, chosen, _ = with_clients(1, 1)
+    primary.host.drains, primary.host.served = False, None
+    hand_over(primary, chosen, "promote")
+    cluster.run(lambda: bool(primary.host.closed), 0.1)
+    cluster.run(lambda: chosen.state == "active")
+    assert chosen.core.handed_over is None, "how its clients stood is not known"
+    all_agree(cluster)
+
+
+def test_no_drain_where_it_is_given_no_time() -> None:
+    cluster = declared("q", drain_seconds=0.0)
+    primary, (chosen, *_) = cluster.primary, backups_of(cluster)
+    primary.host.served = Served(2, 2)
+    hand_over(primary, chosen, "promote")
+    cluster.run(lambda: bool(primary.host.closed), 0.1)
+    assert not primary.host.draining
+
+
+def test_operators_ask_for_nothing_new_meanwhile() -> None:
+    cluster, primary, chosen, _ = with_clients(1, 1)
+    hand_over(primary, chosen, "promote")
+    cluster.pause(0.1)
+    said: list[str | None] = []
+    primary.report(lambda: primary.core.configure(Configure(0, ADD_USER, "new", {}), said.append))
+    assert said == [NOT_ACTIVE]
+
+
+def test_a_stop_during_a_handover_is_bounded_by_the_same_drain() -> None:
+    cluster, primary, chosen, _ = with_clients(1, 1)
+    hand_over(primary, chosen, "promote")
+    cluster.pause(0.1)
+    hand_over(primary, chosen, "stop")
+    assert not primary.host.closed
+    cluster.run(lambda: bool(primary.host.closed), 1.5 * cluster.settings.drain_seconds)
+    cluster.run(lambda: taken_over(cluster, primary))
+
+
+@BOTH
+def test_the_next_primary_hears_how_clients_were_closed(how: str) -> None:
+    cluster, primary, chosen, _ = with_clients(3, 0)
+    said: list[object] = []
+    cluster.lose = lambda source, target, message: said.append(message) or False  # type: ignore[func-returns-value]
+    hand_over(primary, chosen, how)
+    cluster.run(lambda: taken_over(cluster, primary))
+    told = [each for each in said if isinstance(each, ClientsClosed)]
+    assert told and {(each.clients, each.undecided) for each in told} == {(3, 0)}
+    stops = cluster.primary.core.handed_over.clients.stops  # type: ignore[union-attr]
+    assert stops == (how == "stop")
+    heard = cluster.primary.core.handed_over
+    assert heard is not None and heard.former == primary.name and heard.active_at is not None
+
+
+def test_a_node_that_does_not_know_the_word_is_not_told_it() -> None:
+    cluster, primary, chosen, _ = with_clients(3, 0)
+    said: list[object] = []
+    cluster.lose = lambda source, target, message: said.append(message) or False  # type: ignore[func-returns-value]
+    for node, features in primary.core.features.items():
+        primary.core.features[node] = features - {HANDOVER_FEATURE}
+    hand_over(primary, chosen, "promote")
+    cluster.run(lambda: chosen.state == "active")
+    assert not [each for each in said if isinstance(each, ClientsClosed)]
+
+
+def test_a_primary_that_has_stopped_is_not_waited_for() -> None:
+    """It has told so; else the next one waits until the connection has been down for ``link_down_grace``."""
+    cluster = declared("q", link_down_grace=60.0, backup_timeout=60.0)
+    first = cluster.primary
+    for node in cluster.nodes.values():
+        node.core.features.update(dict.fromkeys(set(cluster.nodes) - {node.name}, frozenset({HANDOVER_FEATURE})))
+    first.report(lambda: first.core.resign("stopped"))
+    cluster.run(lambda: first.core.leading is None)
+    cluster.kill(first.name)
+    cluster.run(lambda: taken_over(cluster, first), 5.0)
+    record = cluster.coordination.record
+    assert record is not None and first.name not in [member.node for member in record.ready]
