@@ -15,7 +15,7 @@ from python_tests.harness.failover import Clients
 from python_tests.harness.load import Load
 from python_tests.harness.servers.etcd import EtcdServers
 from python_tests.harness.waiting import wait_until
-from tests.support.etcd_cluster import EtcdCluster
+from python_tests.harness.etcd_cluster import EtcdCluster
 from tests.support.held_line import HeldLine
 
 LOAD = Load(pika_workers=3, aio_connections=1, aio_channels=2, think=0.02)

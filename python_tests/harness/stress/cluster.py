@@ -11,12 +11,14 @@ from typing import Any
 
 from broker_plugin.cli.cluster.cluster import found_if_new
 from broker_plugin.cli.cluster.plan import plan_cluster
-from broker_plugin.cli.layout import COORDINATION_FILE, read_cluster
+from broker_plugin.cli.layout import CONFIG_FILE, COORDINATION_FILE, read_cluster
 from broker_plugin.coordination.address import in_file
+from broker_plugin.node.config import load_config, parse_settings
 from ha.membership.record import CoordinationError, Record
 from python_tests.harness.cluster import START_SECONDS, LocalCluster
 from python_tests.harness.stress.clock import FakeClock
 from python_tests.harness.stress.disk import SmallDisk
+from python_tests.harness.stress.members import Members
 from python_tests.harness.stress.network import Network
 from python_tests.harness.stress.syncs import Disks, together
 from python_tests.harness.waiting import wait_until
@@ -30,7 +32,7 @@ PATIENCE = 0.5
 
 class StressCluster(LocalCluster):
     """``small``: index of the node whose directory is a small disk; None for none. ``clock``: None for the true one;
-    ``disks``: None for those of the machine as they are.
+    ``disks``: None for those of the machine as they are. ``members``: the etcd that keeps its record; None for a file.
 
     A context manager, to be entered from the thread that lives longest: nodes end with the thread that started them.
     """
@@ -44,8 +46,10 @@ class StressCluster(LocalCluster):
         small: int | None = None,
         clock: FakeClock | None = None,
         disks: Disks | None = None,
+        members: Members | None = None,
     ) -> None:
         super().__init__(directory, nodes)
+        self.members = members
         self.names = [f"node-{index + 1}" for index in range(nodes)]
         self.network = network
         self.clock = clock
@@ -74,13 +78,17 @@ class StressCluster(LocalCluster):
             self.network.open()
             self._write_users()
             plan = plan_cluster(self.directory, self.count, self.base_port, self._settings, self.network)
+            if self.members is not None:
+                plan = self.members.keeping_the_record(plan)
             self._identifier = plan.identifier
             plan.write()
             if self.disk is not None:
                 self.disk.mount()
                 self._mounted = True
-            found_if_new(plan, self._settings)
             self.network.start_proxies()
+            if self.members is not None:
+                self.members.start()
+            found_if_new(plan, self._settings)
             for name in self.names:
                 self.start_node(name)
             wait_until(self.all_ready, START_SECONDS, "a cluster with all nodes ready", every=0.1)
@@ -100,6 +108,8 @@ class StressCluster(LocalCluster):
     def stop(self) -> None:
         """End every node, and take away what was made for them."""
         super().stop()
+        if self.members is not None:
+            self.members.stop()
         if self.disk is not None and self._mounted:
             self._mounted = False
             self.disk.unmount()
@@ -160,6 +170,19 @@ class StressCluster(LocalCluster):
         """What each node says of itself, in the order of the nodes; one that says nothing is ``down``."""
         return [self._status(index, entry.directory) for index, entry in enumerate(read_cluster(self.directory))]
 
+    def well(self) -> bool:
+        """Whether every node is ready, and every member of its etcd answers.
+
+        Raises RuntimeError for a member that has ended by itself.
+        """
+        return self.all_ready() and (self.members is None or self.members.well())
+
+    @property
+    def lease_ttl(self) -> float:
+        """How long a lease holds, in seconds, as the nodes are configured. Raises ConfigError."""
+        config = self.directory / self.names[0] / CONFIG_FILE
+        return load_config(config, parse_settings(self._settings)).timing.lease_ttl
+
     def in_the_record(self) -> str | None:
         """The node that the coordination record names as primary now."""
         record = self._read_record()
@@ -171,9 +194,10 @@ class StressCluster(LocalCluster):
         return [] if record is None else [member.node for member in record.ready]
 
     def _read_record(self) -> Record | None:
-        if not self.record.exists():
+        if self.members is None and not self.record.exists():
             return None  # to open it would make it
-        store = in_file(self.record).open(self._identifier)
+        kept = in_file(self.record) if self.members is None else self.members.record
+        store = kept.open(self._identifier)
         try:
             return store.read()
         except CoordinationError:
