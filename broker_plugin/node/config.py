@@ -27,7 +27,7 @@ from broker_plugin.embedded.memory_budget import MemoryMarks
 from broker_plugin.node.http_config import Http
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, password_of, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
-from broker_plugin.node.timing import MOST_PATIENCE, MOST_SECONDS, SHORTEST, Section, Timing
+from broker_plugin.node.timing import MOST_PATIENCE, MOST_SECONDS, SHORTEST, Section, Timing, with_default_lease
 from ha.membership.record import CoordinationError, RecordStore, Served
 from ha.membership.watchdog import Renewals
 from ha.settings import Settings
@@ -231,6 +231,8 @@ class NodeConfig(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Nothing but what it is given: ``load_config`` says which variables and which file take part."""
         return (init_settings,)
+
+    _default_lease = model_validator(mode="before")(with_default_lease)
 
     @model_validator(mode="after")
     def _names_differ(self) -> NodeConfig:
