@@ -1,0 +1,31 @@
+"""A node with a fault that was planted: its lease never ends by the clock, neither for its core nor for its shell.
+
+    python -m tests.support.never_steps_down node --config …
+
+For tests of what looks for primaries without a lease. The core must be the one in Python (``TXHA_CORE=pure``).
+"""
+
+from __future__ import annotations
+
+import math
+
+from broker_plugin.cli.main import main
+from broker_plugin.node.shell import Shell
+from ha.membership.record_keeper import RecordKeeper
+
+
+def _never(keeper: RecordKeeper, now: float) -> bool:
+    return keeper.lost
+
+
+def _always(keeper: RecordKeeper, now: float) -> bool:
+    return not keeper.releasing and not keeper.lost
+
+
+RecordKeeper.expired = _never  # type: ignore[method-assign]
+RecordKeeper.holds = _always  # type: ignore[method-assign]
+Shell._lease_over = lambda shell, now: False  # type: ignore[method-assign]
+RecordKeeper.serves_until = property(lambda keeper: math.inf)  # type: ignore[assignment, misc]
+
+if __name__ == "__main__":
+    main()
