@@ -1,4 +1,4 @@
-"""A node with a fault that was planted: its lease never ends by the clock, neither for its core nor for its shell.
+"""A node with a fault that was planted: its lease never ends by the clock, whatever it can reach.
 
     python -m tests.support.never_steps_down node --config …
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 from broker_plugin.cli.main import main
-from broker_plugin.node.shell import Shell
 from ha.membership.record_keeper import RecordKeeper
 
 
@@ -24,7 +23,6 @@ def _always(keeper: RecordKeeper, now: float) -> bool:
 
 RecordKeeper.expired = _never  # type: ignore[method-assign]
 RecordKeeper.holds = _always  # type: ignore[method-assign]
-Shell._lease_over = lambda shell, now: False  # type: ignore[method-assign]
 RecordKeeper.serves_until = property(lambda keeper: math.inf)  # type: ignore[assignment, misc]
 
 if __name__ == "__main__":

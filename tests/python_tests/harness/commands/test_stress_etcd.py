@@ -93,8 +93,7 @@ def test_a_primary_that_goes_on_without_etcd_is_found(
         assert status in (HELD, NOT_PROVEN) and not found.broken
     else:
         assert status == BROKEN and not found.verdict.broken
-        said = " ".join(found.leases)
-        assert "was active" in said and "were acknowledged" in said
+        assert any("was active" in finding for finding in found.leases)
 
 
 @pytest.mark.parametrize(
