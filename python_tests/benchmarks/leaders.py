@@ -1,6 +1,6 @@
 """Whether a change of etcd's leader costs a take-over: with each length of the lease, by SIGKILL and by hand.
 
-    python -m python_tests.benchmarks.leaders [--lease 2 --lease 4] [--trials N]
+``make bench-restart OPTIONS="--only leaders"`` measures it (``benchmarks.restart``).
 
 The leader of an etcd of three members is killed, or leadership is moved to another member, while a client publishes
 with confirms. A take-over shows in the generation of the cluster, and what the client waits in its longest pause.
@@ -8,20 +8,17 @@ with confirms. A take-over shows in the generation of the cluster, and what the 
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
-import sys
 import tempfile
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
 import pika
 
-from python_tests.harness.cluster import end_on_sigterm
 from python_tests.harness.etcd_cluster import EtcdCluster
 from python_tests.harness.servers.etcd import EtcdServers
 from python_tests.harness.waiting import wait_until
@@ -92,8 +89,9 @@ class Publisher(threading.Thread):
                 time.sleep(0.01)
 
 
-def measure(leases: list[float], trials: int) -> list[Found]:
-    """For each lease and way so many changes of the leader."""
+def measure(leases: Sequence[float], trials: int) -> list[Found]:
+    """For each lease and way so many changes of the leader. Raises RuntimeError, TimeoutError."""
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
     found = []
     with EtcdServers(3) as servers, tempfile.TemporaryDirectory(prefix="txha-leaders-") as directory:
         for number, lease in enumerate(leases):
@@ -107,7 +105,7 @@ def measure(leases: list[float], trials: int) -> list[Found]:
                         _trial(cluster, servers, entry)
                     found.append(entry)
                     told = f"{sum(entry.take_overs)} take-overs in {trials}, longest pause {max(entry.pauses):.2f} s"
-                    print(f"lease {lease:4.1f} s  {way:22}  {told}", file=sys.stderr, flush=True)
+                    print(f"lease {lease:4.1f} s  {way:22}  {told}", flush=True)
     return found
 
 
@@ -135,19 +133,3 @@ def _trial(cluster: EtcdCluster, servers: EtcdServers, entry: Found) -> None:
 
 def _generation(cluster: EtcdCluster) -> int:
     return max(int(node.get("generation", 0)) for node in cluster.status())
-
-
-def main() -> int:
-    """Measure, and print JSON."""
-    end_on_sigterm()
-    logging.getLogger("pika").setLevel(logging.CRITICAL)
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--lease", type=float, action="append", help="seconds; may be repeated")
-    parser.add_argument("--trials", type=int, default=10, help="changes of the leader in each way")
-    options = parser.parse_args()
-    print(json.dumps([asdict(each) for each in measure(options.lease or list(LEASES), options.trials)]))
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
