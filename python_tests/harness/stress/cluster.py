@@ -11,9 +11,8 @@ from typing import Any
 
 from broker_plugin.cli.cluster.cluster import found_if_new
 from broker_plugin.cli.cluster.plan import plan_cluster
-from broker_plugin.cli.layout import CONFIG_FILE, COORDINATION_FILE, read_cluster
+from broker_plugin.cli.layout import COORDINATION_FILE, read_cluster
 from broker_plugin.coordination.address import in_file
-from broker_plugin.node.config import load_config, parse_settings
 from ha.membership.record import CoordinationError, Record
 from python_tests.harness.cluster import START_SECONDS, LocalCluster
 from python_tests.harness.stress.clock import FakeClock
@@ -169,19 +168,6 @@ class StressCluster(LocalCluster):
     def status(self) -> list[dict[str, Any]]:
         """What each node says of itself, in the order of the nodes; one that says nothing is ``down``."""
         return [self._status(index, entry.directory) for index, entry in enumerate(read_cluster(self.directory))]
-
-    def well(self) -> bool:
-        """Whether every node is ready, and every member of its etcd answers.
-
-        Raises RuntimeError for a member that has ended by itself.
-        """
-        return self.all_ready() and (self.members is None or self.members.well())
-
-    @property
-    def lease_ttl(self) -> float:
-        """How long a lease holds, in seconds, as the nodes are configured. Raises ConfigError."""
-        config = self.directory / self.names[0] / CONFIG_FILE
-        return load_config(config, parse_settings(self._settings)).timing.lease_ttl
 
     def in_the_record(self) -> str | None:
         """The node that the coordination record names as primary now."""

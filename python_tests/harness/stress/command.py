@@ -14,6 +14,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from broker_plugin.cli.layout import CONFIG_FILE
+from broker_plugin.node.config import load_config
 from python_tests.harness.judge import judge
 from python_tests.harness.load import Load, Queues
 from python_tests.harness.pika_probes import delete
@@ -153,8 +155,13 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
     say(f"starting {options.nodes} nodes{' and their etcd' if with_etcd else ''}; faults: {', '.join(kinds)}")
     stack.enter_context(cluster)
     nodes = dict(zip(cluster.urls, cluster.names, strict=True))
-    leases = stack.enter_context(LeaseWatch(cluster.status, cluster.lease_ttl, nodes))
+    leases = stack.enter_context(LeaseWatch(cluster.status, _lease_of(cluster), nodes))
     return _run(options, Own(cluster), LOAD, schedule, chance, say, stack, ClusterStores(cluster), leases)
+
+
+def _lease_of(cluster: StressCluster) -> float:
+    """How long a lease holds, in seconds, as the nodes are configured: what is set stands in each file."""
+    return load_config(cluster.directory / cluster.names[0] / CONFIG_FILE).timing.lease_ttl
 
 
 def _by_reason(impossible: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:

@@ -59,7 +59,7 @@ class Own:
     def healthy(self) -> bool:
         """See ``Site``. Raises NotAsTold for a member of etcd that has ended by itself."""
         try:
-            return self.cluster.well()
+            return self.cluster.all_ready() and (self.cluster.members is None or self.cluster.members.well())
         except RuntimeError as error:
             raise NotAsTold(str(error)) from error
 
