@@ -53,9 +53,9 @@ alerts: ## The example alert rules through Prometheus' own promtool: each fires,
 	@promtool check rules docs/metrics/alerts.yml
 	@promtool test rules docs/metrics/alerts_test.yml
 
-takeover: install ## Distribution of the time to take over, 20 trials
-	@echo "== takeover: SIGKILL of the primary, 20 times"
-	@$(VENV)/bin/txha takeover
+takeover: install ## Distribution of the time to take over, 20 trials with each coordination store
+	@echo "== takeover: SIGKILL of the primary, 20 times with the record in a file and 20 times in etcd"
+	@$(VENV)/bin/txha takeover; file=$$?; $(VENV)/bin/txha takeover --coordination etcd && exit $$file
 
 bench: install ## txha beside RabbitMQ (needs rabbitmq-server), about six minutes; writes docs/benchmarks
 	@echo "== bench: txha and RabbitMQ in turn on this machine"
@@ -72,7 +72,7 @@ bench-growth: install ## Curves over depth, queues, body size …, about 15 minu
 	@echo "== bench-growth: what happens when there is more of it"
 	@$(VENV)/bin/python -m python_tests.benchmarks.growth $(OPTIONS)
 
-bench-restart: install ## Restart, catch-up, take-over; about ten minutes; writes docs/benchmarks (OPTIONS=--quick: 1)
+bench-restart: install ## Restart, catch-up, take-over, leaders of etcd; 30 minutes; writes docs/benchmarks (OPTIONS=--quick: 3)
 	@echo "== bench-restart: how long it takes to come back"
 	@$(VENV)/bin/python -m python_tests.benchmarks.restart $(OPTIONS)
 
@@ -156,9 +156,9 @@ fuzz: $(STAMP) ## New generated cases for models and decoders: make fuzz EXAMPLE
 	@TXHA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest -m fuzz --timeout=0 -o faulthandler_timeout=0 --hypothesis-seed=$(SEED)
 
 ROUNDS ?= 100
-stress: install ## Faults of every kind under load, as many rounds as you like: make stress ROUNDS=100 SEED=7
+stress: install ## Faults of every kind under load, as many rounds as you like: make stress ROUNDS=100 SEED=7 [OPTIONS="--coordination etcd"]
 	@echo "== stress: $(ROUNDS) rounds of load and faults, about 20 seconds each"
-	@$(VENV)/bin/txha stress --rounds $(ROUNDS) --seed $(SEED)
+	@$(VENV)/bin/txha stress --rounds $(ROUNDS) --seed $(SEED) $(OPTIONS)
 
 DOCS := build/docs-venv
 docs: ## The documentation as a site, into build/site; a link that leads nowhere is an error

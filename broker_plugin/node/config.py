@@ -30,7 +30,7 @@ from broker_plugin.node.peer_tls import KEY as PEER_TLS
 from broker_plugin.node.peer_tls import PeerTls, stands_in_for_the_secret
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
-from broker_plugin.node.timing import MOST_SECONDS, Section, Timing
+from broker_plugin.node.timing import MOST_SECONDS, Section, Timing, with_default_lease
 from broker_plugin.node.tls_config import Tls, check_tls
 from ha.membership.record import CoordinationError, RecordStore, Served
 from ha.membership.watchdog import Renewals
@@ -198,6 +198,8 @@ class NodeConfig(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Nothing but what it is given: ``load_config`` says which variables and which file take part."""
         return (init_settings,)
+
+    _default_lease = model_validator(mode="before")(with_default_lease)
 
     @model_validator(mode="after")
     def _names_differ(self) -> NodeConfig:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ha.settings import LEAST_BEATS
@@ -29,11 +31,48 @@ MOST_DRAIN = 60.0
 """Seconds that a primary that hands over may be told to wait for its clients' answers: nothing is begun meanwhile."""
 
 
-class Timing(Section):
-    """Seconds."""
+LEASE_SECONDS, LEASE_SECONDS_ETCD = 1.0, 4.0
+"""Seconds, ``lease_ttl`` by default. A file takes a renewal at once, and etcd not before it has elected another leader:
+up to 2 seconds after the end of one by etcd's defaults, and as long again where votes are split."""
+RENEW_SECONDS = 0.2
+"""``renew_every`` by default, and with etcd at least"""
+RENEWALS_ETCD = 8
+"""In a lease, with etcd: each is a revision that etcd keeps until it is compacted"""
+_ETCD = "etcd://"
 
-    lease_ttl: float = Field(1.0, gt=0, le=MOST_PATIENCE)
-    renew_every: float = Field(0.2, gt=0, le=MOST_PATIENCE)
+
+def default_lease(coordination: object) -> float:
+    """``lease_ttl`` by default, in seconds, of a node with this coordination store or address of one."""
+    return LEASE_SECONDS_ETCD if str(coordination).startswith(_ETCD) else LEASE_SECONDS
+
+
+def with_default_lease(values: Any) -> Any:
+    """The values of a whole configuration, with the lease that its coordination store takes where they name none."""
+    if not isinstance(values, dict) or not str(values.get("coordination")).startswith(_ETCD):
+        return values
+    timing = values.get("timing", {})
+    if not isinstance(timing, dict):
+        return values
+    lease = timing.get("lease_ttl", LEASE_SECONDS_ETCD)
+    try:
+        every = max(RENEW_SECONDS, float(lease) / RENEWALS_ETCD)
+    except (TypeError, ValueError):  # what is wrong with it is said where it is looked at
+        every = RENEW_SECONDS
+    return {**values, "timing": {"lease_ttl": lease, "renew_every": every, **timing}}
+
+
+class Timing(Section):
+    """Seconds. Made directly, the lease is that of a file; ``with_default_lease`` knows of others."""
+
+    lease_ttl: float = Field(
+        default_factory=lambda: LEASE_SECONDS, gt=0, le=MOST_PATIENCE, description="`1.0`; with etcd `4.0`"
+    )
+    renew_every: float = Field(
+        default_factory=lambda: RENEW_SECONDS,
+        gt=0,
+        le=MOST_PATIENCE,
+        description="`0.2`; with etcd an eighth of `timing.lease_ttl`, at least `0.2`",
+    )
     prepare_timeout: float = Field(3.0, gt=0, le=MOST_PATIENCE)
     backup_timeout: float = Field(5.0, gt=0, le=MOST_PATIENCE)
     link_down_grace: float = Field(0.2, ge=0, le=MOST_PATIENCE)

@@ -11,7 +11,8 @@ from recovery.planner.site import RecordFound
 from txobserver.ports.store import StoreError
 
 WATCH_SECONDS = 1.0
-"""Five renewals of a primary with the default settings; one that renews slower is watched for its ``lease_ttl``."""
+"""Five renewals of a primary with the default settings of a record in a file; one that renews slower is watched for its
+``lease_ttl``."""
 
 
 class LeaseWatch:

@@ -11,11 +11,11 @@ from broker_plugin.cli.layout import cluster_id
 from broker_plugin.coordination.etcd.etcd_coordination import EtcdCoordination
 from broker_plugin.coordination.etcd.place import SCHEME, EtcdPlace
 from ha.membership.record import CoordinationError, Record
+from python_tests.harness.etcd_cluster import EtcdCluster
 from python_tests.harness.failover import Clients
 from python_tests.harness.load import Load
 from python_tests.harness.servers.etcd import EtcdServers
 from python_tests.harness.waiting import wait_until
-from tests.support.etcd_cluster import EtcdCluster
 from tests.support.held_line import HeldLine
 
 LOAD = Load(pika_workers=3, aio_connections=1, aio_channels=2, think=0.02)

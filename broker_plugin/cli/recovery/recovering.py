@@ -14,6 +14,7 @@ from broker_plugin.cli.addresses import shown
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.recovery.crashed import Crashed, Given, crashed_cluster
 from broker_plugin.cli.recovery.recovery_report import as_dict, show
+from broker_plugin.node.timing import default_lease
 from ha.membership.record import CoordinationError, RecordStore, Snapshot
 from recovery.planner.apply import (
     ClusterPaths,
@@ -109,7 +110,8 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool, deep: bool
                 state["refused"] = refused
         if why:
             state["overtaken"] = why
-        lease.check(max(WATCH_SECONDS, crashed.lease_ttl) if apply and "refused" not in state else 0.0)
+        watched = max(WATCH_SECONDS, default_lease(crashed.record), crashed.lease_ttl)
+        lease.check(watched if apply and "refused" not in state else 0.0)
         if apply and "refused" not in state:
             if left is not None and why:
                 state["given_up"] = str(give_up(left, places, why))

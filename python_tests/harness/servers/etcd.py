@@ -1,4 +1,4 @@
-"""An etcd of this test's own: members on loopback, on their own ports and directories."""
+"""An etcd of this test's own: members on loopback or on hosts of their own, with their own ports and directories."""
 
 from __future__ import annotations
 
@@ -21,19 +21,49 @@ HELP = "etcd is missing; on Debian: apt-get install etcd-server etcd-client (and
 START_SECONDS = 60.0
 
 
+class Hosts:
+    """Where members run and listen. Here: all on loopback, each on ports of its own."""
+
+    def __init__(self, count: int) -> None:
+        base = free_base_port(2 * count)
+        self.ports = list(range(base, base + count))
+        self.peers = list(range(base + count, base + 2 * count))
+
+    def known_at(self, member: int) -> str:
+        """The address at which nodes and other members reach it."""
+        return "127.0.0.1"
+
+    def listens_at(self, member: int) -> Sequence[str]:
+        """Every address at which it listens; operators reach it at the first."""
+        return ["127.0.0.1"]
+
+    def command(self, member: int) -> list[str]:
+        """What to put before the command that runs it."""
+        return []
+
+
 class EtcdServers:
     """A context manager: all members and their files end with it. Members are numbered from 0.
 
     ``tls``: options that each member is started with, so that clients speak TLS; ``control``: those of ``etcdctl``.
+    ``hosts``: None for loopback. ``directory``: None for one that goes with the members.
     """
 
-    def __init__(self, count: int = 1, tls: Sequence[str] = (), control: Sequence[str] = ()) -> None:
-        if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
-            raise RuntimeError(HELP)
-        base = free_base_port(2 * count)
-        self.ports = list(range(base, base + count))
-        self.directory = Path(tempfile.mkdtemp(prefix="txha-etcd-"))
-        self._peers = list(range(base + count, base + 2 * count))
+    def __init__(
+        self,
+        count: int = 1,
+        tls: Sequence[str] = (),
+        control: Sequence[str] = (),
+        hosts: Hosts | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        if (missing := why_not()) is not None:
+            raise RuntimeError(missing)
+        self._hosts = hosts or Hosts(count)
+        self.ports = self._hosts.ports
+        self._kept = directory is not None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="txha-etcd-"))
+        self.directory.mkdir(parents=True, exist_ok=True)
         self._tls = tls
         self._control = list(control)
         self._servers: dict[int, subprocess.Popen[bytes]] = {}
@@ -50,20 +80,33 @@ class EtcdServers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill(*list(self._servers))
-        shutil.rmtree(self.directory)
+        if not self._kept:
+            shutil.rmtree(self.directory)
 
     def address(self, prefix: str = "txha", options: str = "") -> str:
         """As ``coordination`` names it."""
-        members = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        members = ",".join(f"{self._hosts.known_at(number)}:{port}" for number, port in enumerate(self.ports))
         return f"etcd://{members}/{prefix}{options}"
 
     def start(self, *members: int) -> None:
         """Start these, and wait until each of them has a leader, if a majority runs. Raises RuntimeError."""
-        for member in members:
-            self._servers[member] = start_server(self._command(member), self.directory / f"{member}.log", None)
+        self.launch(*members)
         if 2 * len(self._servers) > len(self.ports):
             for member in members:
                 wait_until(lambda one=member: self._answers(one), START_SECONDS, f"etcd member {member}")  # type: ignore[misc]
+
+    def launch(self, *members: int) -> None:
+        """Start these, and wait for nothing."""
+        for member in members:
+            self._servers[member] = start_server(self._command(member), self.directory / f"{member}.log", None)
+
+    def all_answer(self) -> bool:
+        """Whether each member runs and answers a reading that a majority has confirmed. Raises RuntimeError."""
+        return not self.missing() and all(map(self._answers, list(self._servers)))
+
+    def pid(self, member: int) -> int:
+        """Its process. Raises LookupError if it does not run."""
+        return self._servers[member].pid
 
     def missing(self) -> list[int]:
         """The members that do not run."""
@@ -100,10 +143,21 @@ class EtcdServers:
                     return member
         raise RuntimeError("no member of etcd leads")
 
+    def move_leader(self, member: int) -> None:
+        """Let this member lead from now on. Raises RuntimeError if etcd refuses."""
+        leader = self.leader()
+        if leader == member:
+            return
+        (status,) = json.loads(self.control(member, "endpoint", "status", "-w", "json").stdout)
+        done = self.control(leader, "move-leader", f"{status['Status']['header']['member_id']:x}")
+        if done.returncode != 0:
+            raise RuntimeError(f"etcd does not move its leader: {done.stderr.strip()}")
+
     def control(self, member: int, *words: str) -> subprocess.CompletedProcess[str]:
         """``etcdctl``, which asks this member."""
         scheme = "https" if self._tls else "http"
-        command = ["etcdctl", f"--endpoints={scheme}://127.0.0.1:{self.ports[member]}", *self._control, *words]
+        endpoint = f"{scheme}://{self._hosts.listens_at(member)[0]}:{self.ports[member]}"
+        command = ["etcdctl", f"--endpoints={endpoint}", *self._control, *words]
         return subprocess.run(
             command, env={**os.environ, "ETCDCTL_API": "3"}, capture_output=True, text=True, check=False
         )
@@ -117,13 +171,20 @@ class EtcdServers:
 
     def _command(self, member: int) -> list[str]:
         scheme = "https" if self._tls else "http"
-        client = f"{scheme}://127.0.0.1:{self.ports[member]}"
-        peer = f"http://127.0.0.1:{self._peers[member]}"
-        cluster = ",".join(f"m{number}=http://127.0.0.1:{port}" for number, port in enumerate(self._peers))
+        port, peers, known = self.ports[member], self._hosts.peers, self._hosts.known_at
+        listens = self._hosts.listens_at(member)
+        cluster = ",".join(f"m{number}=http://{known(number)}:{port}" for number, port in enumerate(peers))
         return [
-            *("etcd", "--name", f"m{member}", "--data-dir", str(self._data(member))),
-            *("--listen-client-urls", client, "--advertise-client-urls", client),
-            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *(*self._hosts.command(member), "etcd", "--name", f"m{member}", "--data-dir", str(self._data(member))),
+            *("--listen-client-urls", ",".join(f"{scheme}://{host}:{port}" for host in listens)),
+            *("--advertise-client-urls", f"{scheme}://{known(member)}:{port}"),
+            *("--listen-peer-urls", ",".join(f"http://{host}:{peers[member]}" for host in listens)),
+            *("--initial-advertise-peer-urls", f"http://{known(member)}:{peers[member]}"),
             *("--initial-cluster", cluster, "--initial-cluster-token", self.directory.name),
             *("--logger", "zap", "--log-level", "warn", *self._tls),
         ]
+
+
+def why_not() -> str | None:
+    """What is missing for an etcd on this machine; None if nothing is."""
+    return HELP if shutil.which("etcd") is None or shutil.which("etcdctl") is None else None

@@ -17,6 +17,7 @@ from ha.membership.record import CoordinationError, Record
 from python_tests.harness.cluster import START_SECONDS, LocalCluster
 from python_tests.harness.stress.clock import FakeClock
 from python_tests.harness.stress.disk import SmallDisk
+from python_tests.harness.stress.members import Members
 from python_tests.harness.stress.network import Network
 from python_tests.harness.stress.syncs import Disks, together
 from python_tests.harness.waiting import wait_until
@@ -30,7 +31,7 @@ PATIENCE = 0.5
 
 class StressCluster(LocalCluster):
     """``small``: index of the node whose directory is a small disk; None for none. ``clock``: None for the true one;
-    ``disks``: None for those of the machine as they are.
+    ``disks``: None for those of the machine as they are. ``members``: the etcd that keeps its record; None for a file.
 
     A context manager, to be entered from the thread that lives longest: nodes end with the thread that started them.
     """
@@ -44,8 +45,10 @@ class StressCluster(LocalCluster):
         small: int | None = None,
         clock: FakeClock | None = None,
         disks: Disks | None = None,
+        members: Members | None = None,
     ) -> None:
         super().__init__(directory, nodes)
+        self.members = members
         self.names = [f"node-{index + 1}" for index in range(nodes)]
         self.network = network
         self.clock = clock
@@ -74,13 +77,17 @@ class StressCluster(LocalCluster):
             self.network.open()
             self._write_users()
             plan = plan_cluster(self.directory, self.count, self.base_port, self._settings, self.network)
+            if self.members is not None:
+                plan = self.members.keeping_the_record(plan)
             self._identifier = plan.identifier
             plan.write()
             if self.disk is not None:
                 self.disk.mount()
                 self._mounted = True
-            found_if_new(plan, self._settings)
             self.network.start_proxies()
+            if self.members is not None:
+                self.members.start()
+            found_if_new(plan, self._settings)
             for name in self.names:
                 self.start_node(name)
             wait_until(self.all_ready, START_SECONDS, "a cluster with all nodes ready", every=0.1)
@@ -100,6 +107,8 @@ class StressCluster(LocalCluster):
     def stop(self) -> None:
         """End every node, and take away what was made for them."""
         super().stop()
+        if self.members is not None:
+            self.members.stop()
         if self.disk is not None and self._mounted:
             self._mounted = False
             self.disk.unmount()
@@ -171,9 +180,10 @@ class StressCluster(LocalCluster):
         return [] if record is None else [member.node for member in record.ready]
 
     def _read_record(self) -> Record | None:
-        if not self.record.exists():
+        if self.members is None and not self.record.exists():
             return None  # to open it would make it
-        store = in_file(self.record).open(self._identifier)
+        kept = in_file(self.record) if self.members is None else self.members.record
+        store = kept.open(self._identifier)
         try:
             return store.read()
         except CoordinationError:

@@ -7,13 +7,15 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 
+from broker_plugin.cli.layout import CONFIG_FILE
+from broker_plugin.node.config import load_config
 from python_tests.harness.judge import judge
 from python_tests.harness.load import Load, Queues
 from python_tests.harness.pika_probes import delete
@@ -21,13 +23,15 @@ from python_tests.harness.stress.clock import FakeClock
 from python_tests.harness.stress.cluster import StressCluster
 from python_tests.harness.stress.faults import FAULTS
 from python_tests.harness.stress.foreign import Foreign
+from python_tests.harness.stress.leases import LeaseWatch
+from python_tests.harness.stress.members import COORDINATION, ETCD, SQLITE, Members
 from python_tests.harness.stress.namespaces import own_surroundings
 from python_tests.harness.stress.network import Namespaces
 from python_tests.harness.stress.own import NETWORKS, ON_THE_CLOCK, ON_THE_DISK, Own, choose_network, impossible
 from python_tests.harness.stress.record import Recorder, read_history
 from python_tests.harness.stress.report import write_page
 from python_tests.harness.stress.results import BROKEN, HELD, Result
-from python_tests.harness.stress.scenario import Extent, Schedule, Stores, Stress
+from python_tests.harness.stress.scenario import Extent, Leases, Schedule, Stores, Stress
 from python_tests.harness.stress.schedule import RandomSchedule, read_schedule
 from python_tests.harness.stress.site import Site
 from python_tests.harness.stress.stores import ClusterStores
@@ -57,6 +61,7 @@ class Options:
     report: Path | None = None
     as_json: bool = False
     network: str = "auto"
+    coordination: str = SQLITE
     settings: Sequence[str] = ()
     urls: Sequence[str] = ()
     make: Mapping[str, str] = field(default_factory=dict)
@@ -125,10 +130,13 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
         kinds = _checked(fixed.kinds, options)
     else:
         kinds = _checked(options.kinds, options)
-        for kind, reason in impossible(FAULTS, options.network, options.nodes).items():
-            say(f"without {kind}: {reason}")
+        for reason, missing in _by_reason(impossible(FAULTS, options.network, options.nodes, options.coordination)):
+            say(f"without {', '.join(missing)}: {reason}")
         cluster_wide = frozenset(kind for kind in kinds if FAULTS[kind].cluster_wide)
         schedule = RandomSchedule(seed, kinds, cluster_wide, options.extent.seconds)
+    with_etcd = options.coordination == ETCD
+    if with_etcd and (lacking := Members.why_not()) is not None:
+        raise BadInput(f"--coordination etcd is not possible here: {lacking}")
     network = choose_network(options.network, kinds, options.nodes)
     if isinstance(network, Namespaces):
         own_surroundings()
@@ -142,14 +150,29 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
         small=options.nodes - 1 if "disk-full" in kinds else None,
         clock=FakeClock(options.directory / "clocks") if ON_THE_CLOCK & set(kinds) else None,
         disks=Disks(options.directory / "disks") if tampered & set(kinds) and Disks.why_not() is None else None,
+        members=Members(network, options.nodes, options.directory / "etcd") if with_etcd else None,
     )
-    say(f"starting {options.nodes} nodes; faults: {', '.join(kinds)}")
+    say(f"starting {options.nodes} nodes{' and their etcd' if with_etcd else ''}; faults: {', '.join(kinds)}")
     stack.enter_context(cluster)
-    return _run(options, Own(cluster), LOAD, schedule, chance, say, stack, ClusterStores(cluster))
+    nodes = dict(zip(cluster.urls, cluster.names, strict=True))
+    leases = stack.enter_context(LeaseWatch(cluster.status, _lease_of(cluster), nodes))
+    return _run(options, Own(cluster), LOAD, schedule, chance, say, stack, ClusterStores(cluster), leases)
+
+
+def _lease_of(cluster: StressCluster) -> float:
+    """How long a lease holds, in seconds, as the nodes are configured: what is set stands in each file."""
+    return load_config(cluster.directory / cluster.names[0] / CONFIG_FILE).timing.lease_ttl
+
+
+def _by_reason(impossible: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    for reason in dict.fromkeys(impossible.values()):
+        yield reason, [kind for kind, found in impossible.items() if found == reason]
 
 
 def _foreign(options: Options, seed: int, say: Callable[[str], None], stack: ExitStack) -> Result:
     """Against brokers by URL."""
+    if options.coordination != SQLITE:
+        raise BadInput("--coordination has no effect with --url: the brokers run already")
     kinds = list(options.kinds or options.make)
     for kind in kinds:
         if kind not in options.make:
@@ -184,20 +207,23 @@ def _run(
     say: Callable[[str], None],
     stack: ExitStack,
     stores: Stores | None,
+    leases: Leases | None = None,
 ) -> Result:
     recorder = stack.enter_context(Recorder(options.directory / "history.parquet"))
-    return Stress(site, load, schedule, options.extent, recorder, chance, say, stores).run()
+    return Stress(site, load, schedule, options.extent, recorder, chance, say, stores, leases).run()
 
 
 def _checked(kinds: Sequence[str] | None, options: Options) -> list[str]:
     """The kinds to use: all that are possible, or those that were asked for. Raises BadInput if one is not possible."""
     if options.network not in NETWORKS:
         raise BadInput(f"there is no network {options.network!r}; there are {', '.join(NETWORKS)}")
+    if options.coordination not in COORDINATION:
+        raise BadInput(f"there is no coordination store {options.coordination!r}; there are {', '.join(COORDINATION)}")
     wanted = list(FAULTS) if kinds is None else list(kinds)
     for kind in wanted:
         if kind not in FAULTS:
             raise BadInput(f"there is no fault {kind!r}; there are {', '.join(FAULTS)}")
-    missing = impossible(wanted, options.network, options.nodes)
+    missing = impossible(wanted, options.network, options.nodes, options.coordination)
     if kinds is not None:
         for kind, reason in missing.items():
             raise BadInput(f"{kind} is not possible here: {reason}")

@@ -13,10 +13,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from python_tests.harness.history import History
 from python_tests.harness.stress.cluster import StressCluster
+from python_tests.harness.stress.members import COORDINATION
+from python_tests.harness.stress.network import Way
 from python_tests.harness.waiting import wait_until
 
 END_SECONDS = 10.0
@@ -53,6 +56,17 @@ class Fault(ABC):
         Raises NetworkError, OSError, TimeoutError, NotAsTold.
         """
 
+    def leaseless(self) -> set[str]:
+        """Nodes that can renew no lease while it lasts, since they reach no majority of etcd; asked when it has begun.
+
+        What they acknowledge after their lease is a broken promise.
+        """
+        return set()
+
+    def cut_off(self) -> set[str]:
+        """Those of ``leaseless`` that cannot pass clients on to another node either: they acknowledge nothing then."""
+        return self.leaseless()
+
 
 class NodeFault(Fault):
     """A fault of a cluster of our own. ``cluster_wide``: it hits all nodes, and nothing else can go on beside it."""
@@ -61,6 +75,8 @@ class NodeFault(Fault):
     what: ClassVar[str]
     """In a few words, for people"""
     cluster_wide: ClassVar[bool] = False
+    stores: ClassVar[frozenset[str]] = frozenset(COORDINATION)
+    """With which coordination stores it is possible"""
 
     def __init__(self, ground: Ground, target: str) -> None:
         super().__init__(target)
@@ -98,3 +114,16 @@ class NodeFault(Fault):
         for name in names:
             if not self.cluster.processes.runs(name):
                 self.cluster.start_node(name)
+
+
+def both_ways(node: int, others: Iterable[int]) -> set[Way]:
+    """From a node to the others, and from them to it."""
+    return {way for other in others for way in ((node, other), (other, node))}
+
+
+def process_state(pid: int) -> str:
+    """As in /proc: T for a stopped process; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""

@@ -6,15 +6,14 @@ import contextlib
 import os
 import signal
 from abc import abstractmethod
-from collections.abc import Iterable
-from pathlib import Path
 
 from python_tests.harness.stress.clock_faults import Clock, ClockJump
 from python_tests.harness.stress.cluster import StressCluster
 from python_tests.harness.stress.disk_faults import DiskFull, FailedSync, SlowDisk
-from python_tests.harness.stress.fault import END_SECONDS, NodeFault
+from python_tests.harness.stress.fault import END_SECONDS, NodeFault, both_ways, process_state
 from python_tests.harness.stress.network import CLIENTS, CUT, Impairment, Way
 from python_tests.harness.stress.record_faults import LostRecord
+from python_tests.harness.stress.store_faults import STORE_FAULTS
 from python_tests.harness.waiting import wait_until
 
 READY_SECONDS = 30.0
@@ -55,11 +54,11 @@ class Stop(NodeFault):
         self._pid = self.cluster.pid(self.target)
         self._frozen = contextlib.ExitStack()
         self._frozen.enter_context(self.cluster.frozen(self.target))
-        wait_until(lambda: _process_state(self._pid) == "T", END_SECONDS, f"the stop of {self.target}")
+        wait_until(lambda: process_state(self._pid) == "T", END_SECONDS, f"the stop of {self.target}")
         return f"SIGSTOP of {self.target}"
 
     def heal(self) -> bool:
-        stopped = _process_state(self._pid) == "T"
+        stopped = process_state(self._pid) == "T"
         self._frozen.close()
         return stopped
 
@@ -121,15 +120,22 @@ class NetworkFault(NodeFault):
         return " to ".join("clients" if end == CLIENTS else str(end + 1) for end in way)
 
 
-class Cut(NetworkFault):
+class Severing(NetworkFault):
+    """Nothing that takes an answer passes between the target's host and the others."""
+
+    def leaseless(self) -> set[str]:
+        return {self.target} if self.cluster.network.hosts and self.cluster.members is not None else set()
+
+
+class Cut(Severing):
     kind = "cut"
     what = "a node is cut off from all other nodes"
 
     def ways(self) -> set[Way]:
-        return _both_ways(self.here, self.others)
+        return both_ways(self.here, self.others)
 
 
-class OneWay(NetworkFault):
+class OneWay(Severing):
     kind = "one-way"
     what = "nothing gets from a node to the others, or nothing from them to it"
 
@@ -146,10 +152,10 @@ class Partial(NetworkFault):
         primary = self.cluster.in_the_record()
         away = primary is not None and primary != self.target
         other = self.cluster.index(primary) if primary and away else self.ground.random.choice(self.others)
-        return _both_ways(self.here, [other])
+        return both_ways(self.here, [other])
 
 
-class Isolate(NetworkFault):
+class Isolate(Severing):
     kind = "isolate"
     what = "a node is cut off from all other nodes and from the clients (in namespaces only)"
 
@@ -158,7 +164,7 @@ class Isolate(NetworkFault):
         return None if cluster.network.cuts_clients else "clients can be cut off in network namespaces only"
 
     def ways(self) -> set[Way]:
-        return _both_ways(self.here, [*self.others, CLIENTS])
+        return both_ways(self.here, [*self.others, CLIENTS])
 
 
 class Delay(NetworkFault):
@@ -172,7 +178,7 @@ class Delay(NetworkFault):
 
     def ways(self) -> set[Way]:
         self.delay = self.ground.random.uniform(0.02, 0.3)
-        return _both_ways(self.here, self.others)
+        return both_ways(self.here, self.others)
 
 
 class Loss(NetworkFault):
@@ -181,7 +187,7 @@ class Loss(NetworkFault):
 
     def ways(self) -> set[Way]:
         self.loss = self.ground.random.uniform(0.05, 0.3)
-        return _both_ways(self.here, self.others)
+        return both_ways(self.here, self.others)
 
 
 FAULTS: dict[str, type[NodeFault]] = {
@@ -189,17 +195,6 @@ FAULTS: dict[str, type[NodeFault]] = {
     for fault in (
         *(Kill, Stop, Cut, OneWay, Partial, Isolate, Delay, Loss, DiskFull, SlowDisk, FailedSync, Clock, ClockJump),
         *(KillAll, Rolling, LostRecord),
+        *STORE_FAULTS,
     )
 }
-
-
-def _both_ways(node: int, others: Iterable[int]) -> set[Way]:
-    return {way for other in others for way in ((node, other), (other, node))}
-
-
-def _process_state(pid: int) -> str:
-    """As in /proc: T for a stopped process; empty if there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return ""

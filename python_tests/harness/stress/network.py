@@ -8,7 +8,7 @@ case: the kernel's own needs a module that is often missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -30,11 +30,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Impairment:
-    """What happens to packets on some ways: a share of them is lost (``CUT``: all), the rest is late by ``delay`` s."""
+    """What happens to packets on some ways: a share of them is lost (``CUT``: all), the rest is late by ``delay`` s.
+
+    ``served``: nodes and ports; where there are any, it hits only connections that were made to one of these.
+    """
 
     ways: frozenset[Way]
     loss: float = 0.0
     delay: float = 0.0
+    served: frozenset[tuple[int, int]] = frozenset()
 
 
 class Network(Wiring):
@@ -45,8 +49,21 @@ class Network(Wiring):
     cuts_clients = False
     delays = False
 
+    hosts = False
+    """Whether each node has a host of its own, with what else runs there"""
+
     def open(self) -> None:
         """Make it. Raises NetworkError."""
+
+    def offer(self, ports: Sequence[int]) -> None:
+        """What listens on these ports of each node's host can be reached from every host, at its ``service`` address.
+
+        Before ``open``.
+        """
+
+    def service(self, node: int) -> str:
+        """The address at which all hosts reach what is offered beside this node: the same for each of them."""
+        return self.host(node)
 
     def start_proxies(self) -> None:
         """Let its proxies begin to work: every route that they serve has been asked for. Raises NetworkError."""
@@ -95,7 +112,11 @@ class Proxied(Network):
 
     def start_proxies(self) -> None:
         """See ``Network``."""
-        self._proxies.start(list(self._links.values()))
+        self._proxies.start([*self._links.values(), *self.offered()])
+
+    def offered(self) -> list[Link]:
+        """Those to what is offered beside the nodes."""
+        return []
 
     def close(self) -> None:
         """End the proxies."""
@@ -103,7 +124,8 @@ class Proxied(Network):
 
     def impose(self, impairment: Impairment) -> int:
         """See ``Network``. A lost packet is late by the time after which TCP sends it again."""
-        return self._proxies.impose(sorted(impairment.ways), impairment.loss, impairment.delay)
+        ways, served = sorted(impairment.ways), sorted(impairment.served)
+        return self._proxies.impose(ways, impairment.loss, impairment.delay, served)
 
     def lift(self, number: int) -> int:
         """See ``Network``."""
@@ -124,8 +146,12 @@ class Namespaces(Network):
 
     cuts = True
     cuts_clients = True
+    hosts = True
     BRIDGE = "txha0"
     SUBNET = "10.77.0"
+    SERVICES = "10.78.0"
+    """Where each host finds the proxies to what the others offer: addresses of its own loopback. The clients' end goes
+    straight there."""
 
     def __init__(self, nodes: int, proxied: bool) -> None:
         self._count = nodes
@@ -134,6 +160,7 @@ class Namespaces(Network):
         self._last = 0
         self._proxies = _ProxiesInside(nodes, self) if proxied else None
         self.delays = proxied
+        self.ports: Sequence[int] = ()
 
     def host(self, node: int) -> str:
         """The node's address; that of the clients for ``CLIENTS``."""
@@ -144,6 +171,14 @@ class Namespaces(Network):
         if self._proxies is not None:
             return self._proxies.route(node, other, port)
         return super().route(node, other, port)
+
+    def offer(self, ports: Sequence[int]) -> None:
+        """See ``Network``."""
+        self.ports = ports
+
+    def service(self, node: int) -> str:
+        """See ``Network``. Straight, or by way of a proxy in the namespace of who asks."""
+        return self.host(node) if self._proxies is None else f"{self.SERVICES}.{node + 11}"
 
     def open(self) -> None:
         """See ``Network``."""
@@ -158,6 +193,10 @@ class Namespaces(Network):
             run("ip", "link", "set", outer, "master", self.BRIDGE, "up")
             space.run("ip", "address", "add", f"{self.host(node)}/24", "dev", "eth0")
             space.run("ip", "link", "set", "eth0", "up")
+            if self.ports and self._proxies is not None:
+                run("ip", "route", "add", f"{self.service(node)}/32", "via", self.host(node))
+                for other in range(self._count):
+                    space.run("ip", "address", "add", f"{self.service(other)}/32", "dev", "lo")
 
     def start_proxies(self) -> None:
         """See ``Network``."""
@@ -214,12 +253,15 @@ class Namespaces(Network):
         """What is dropped where a packet comes in. A node cannot drop what goes to the clients: so that is dropped
         where it goes out."""
         lot = "" if impairment.loss >= CUT else f"numgen random mod 1000 < {round(impairment.loss * 1000)} "
-        incoming = [sender for sender, to in impairment.ways if to == receiver]
-        outgoing = [to for sender, to in impairment.ways if to == CLIENTS and sender == receiver]
-        rules = [f"add rule inet {_table_name(number)} in ip saddr {self.host(n)} {lot}counter drop" for n in incoming]
-        rules += [
-            f"add rule inet {_table_name(number)} out ip daddr {self.host(n)} {lot}counter drop" for n in outgoing
-        ]
+        rules = []
+        for sender, to in sorted(impairment.ways):
+            if to == receiver:
+                # What a host sends to itself has an address of its loopback, whichever.
+                origin = 'iifname "lo"' if sender == to else f"ip saddr {self.host(sender)}"
+                for ports in _ports(sender, to, impairment.served):
+                    rules.append(f"add rule inet {_table_name(number)} in {origin} {ports}{lot}counter drop")
+            elif to == CLIENTS and sender == receiver:
+                rules.append(f"add rule inet {_table_name(number)} out ip daddr {self.host(to)} {lot}counter drop")
         head = [
             f"add table inet {_table_name(number)}",
             f"add chain inet {_table_name(number)} in {{ type filter hook input priority 0; }}",
@@ -233,6 +275,7 @@ class _ProxiesInside(Proxied):
 
     def __init__(self, nodes: int, spaces: Namespaces) -> None:
         super().__init__(nodes)
+        self._nodes = nodes
         self._spaces = spaces
 
     def host(self, node: int) -> str:
@@ -241,10 +284,26 @@ class _ProxiesInside(Proxied):
     def place(self, node: int) -> int | None:
         return self._spaces.pid(node)
 
+    def offered(self) -> list[Link]:
+        spaces, nodes = self._spaces, range(self._nodes)
+        ways = [(node, other) for node in nodes for other in nodes if node != other]
+        return [
+            Link((node, other), (spaces.service(other), port), (spaces.host(other), port), spaces.pid(node))
+            for node, other in ways
+            for port in spaces.ports
+        ]
+
 
 def _receivers(ways: Iterable[Way]) -> set[int]:
     """The nodes in whose namespaces something is dropped."""
     return {sender if to == CLIENTS else to for sender, to in ways}
+
+
+def _ports(sender: int, to: int, served: Iterable[tuple[int, int]]) -> list[str]:
+    """What picks the packets between two nodes that belong to connections to one of ``served``; all if it is empty."""
+    asked = [f"tcp dport {port} " for node, port in sorted(served) if node == to]
+    answered = [f"tcp sport {port} " for node, port in sorted(served) if node == sender]
+    return [*asked, *answered] if served else [""]
 
 
 def _table_name(number: int) -> str:

@@ -9,15 +9,21 @@ from python_tests.harness.history import History
 from python_tests.harness.stress.clock import FakeClock
 from python_tests.harness.stress.cluster import StressCluster
 from python_tests.harness.stress.disk import SmallDisk
-from python_tests.harness.stress.fault import Fault, Ground
+from python_tests.harness.stress.fault import Fault, Ground, NotAsTold
 from python_tests.harness.stress.faults import FAULTS
+from python_tests.harness.stress.members import SQLITE, Members
 from python_tests.harness.stress.namespaces import why_not
 from python_tests.harness.stress.network import Namespaces, Network, Proxied
 from python_tests.harness.stress.site import ANY, BACKUP, PRIMARY
+from python_tests.harness.stress.store_faults import STORE_FAULTS
 from python_tests.harness.stress.syncs import Disks
 
 NETWORKS = ("auto", "namespaces", "proxies", "none")
 ON_THE_NETWORK = {"cut", "one-way", "partial", "isolate", "loss", "delay"}
+ETCD_ON_THE_NETWORK = {"etcd-cut", "etcd-delay"}
+LATE = {"delay", "etcd-delay"}
+"""What takes proxies, whatever the network"""
+ETCD = {fault.kind for fault in STORE_FAULTS}
 ON_THE_DISK = {"slow-disk", "failed-sync"}
 ON_THE_CLOCK = {"clock", "clock-jump"}
 
@@ -51,8 +57,11 @@ class Own:
         return fault, role
 
     def healthy(self) -> bool:
-        """See ``Site``."""
-        return self.cluster.all_ready()
+        """See ``Site``. Raises NotAsTold for a member of etcd that has ended by itself."""
+        try:
+            return self.cluster.all_ready() and (self.cluster.members is None or self.cluster.members.well())
+        except RuntimeError as error:
+            raise NotAsTold(str(error)) from error
 
     def _resolve(self, kind: str, target: str, primary: str | None, chance: random.Random) -> str:
         if kind == "disk-full" and self.cluster.small is not None:
@@ -66,33 +75,44 @@ class Own:
 
 def choose_network(wanted: str, kinds: Iterable[str], nodes: int) -> Network:
     """The network that these kinds of faults take; ``wanted`` is of ``NETWORKS``, auto means namespaces if possible."""
-    on_it = ON_THE_NETWORK & set(kinds)
+    on_it = (ON_THE_NETWORK | ETCD_ON_THE_NETWORK) & set(kinds)
     if wanted == "none" or not on_it:
         return Network()
     if wanted == "proxies" or (wanted == "auto" and why_not() is not None):
         return Proxied(nodes)
-    return Namespaces(nodes, "delay" in on_it)
+    return Namespaces(nodes, bool(LATE & on_it))
 
 
-def impossible(kinds: Iterable[str], network: str, nodes: int) -> dict[str, str]:
-    """Of these kinds, those that this machine does not allow, each with what is missing. ``network`` as above."""
-    spaces, missing = why_not(), {}
-    for kind in kinds:
-        reason = None
-        if kind in ON_THE_NETWORK - {"isolate"} and nodes == 1:
-            reason = "a single node has no other to be cut off from"
-        elif kind in ON_THE_NETWORK and network == "none":
-            reason = "--network none leaves nothing between the nodes"
-        elif kind in ON_THE_NETWORK and network == "namespaces":
-            reason = spaces
-        elif kind == "isolate":
-            reason = "clients can be cut off in network namespaces only" if network == "proxies" else spaces
-        elif kind == "disk-full":
-            reason = SmallDisk.why_not()
-        elif kind in ON_THE_DISK:
-            reason = Disks.why_not()
-        elif kind in ON_THE_CLOCK:
-            reason = FakeClock.why_not()
-        if reason is not None:
-            missing[kind] = reason
-    return missing
+def impossible(kinds: Iterable[str], network: str, nodes: int, coordination: str = SQLITE) -> dict[str, str]:
+    """Of these kinds, those that are not possible, each with the reason: what this machine lacks, the coordination
+    store, or the number of nodes. ``network`` as above, ``coordination`` of ``COORDINATION``."""
+    reasons = {kind: _of_the_store(kind, coordination) or _of_the_machine(kind, network, nodes) for kind in kinds}
+    return {kind: reason for kind, reason in reasons.items() if reason is not None}
+
+
+def _of_the_store(kind: str, coordination: str) -> str | None:
+    if coordination in FAULTS[kind].stores:
+        return None
+    if coordination == SQLITE:
+        return "there is no etcd: give --coordination etcd"
+    return "there is no coordination file: the record is in etcd"
+
+
+def _of_the_machine(kind: str, network: str, nodes: int) -> str | None:
+    spaces = why_not()
+    if kind in (ON_THE_NETWORK | ETCD_ON_THE_NETWORK) - {"isolate"} and nodes == 1:
+        return "a single node has no other to be cut off from"
+    if kind in ETCD_ON_THE_NETWORK and network in ("proxies", "none"):
+        return "what goes to etcd can be cut and delayed in network namespaces only"
+    if kind in ON_THE_NETWORK and network == "none":
+        return "--network none leaves nothing between the nodes"
+    if kind in ON_THE_NETWORK and network == "namespaces":
+        return spaces
+    if kind == "isolate" and network == "proxies":
+        return "clients can be cut off in network namespaces only"
+    if kind == "isolate" or kind in ETCD_ON_THE_NETWORK:
+        return spaces
+    for names, missing in ((ON_THE_DISK, Disks.why_not), (ON_THE_CLOCK, FakeClock.why_not), (ETCD, Members.why_not)):
+        if kind in names:
+            return missing()
+    return SmallDisk.why_not() if kind == "disk-full" else None

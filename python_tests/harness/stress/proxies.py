@@ -13,7 +13,7 @@ import random
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -29,7 +29,8 @@ PIECES = 64
 class Link:
     """A node dials ``listen`` and is passed on to ``to``. ``way``: from which node to which, by their indexes.
 
-    ``place``: a process in whose network namespace it listens and dials; None for the proxies' own.
+    ``place``: a process in whose network namespace it listens and dials; None for the proxies' own. What is dialled
+    may be the coordination store beside a node as well as the node.
     """
 
     way: tuple[int, int]
@@ -55,9 +56,13 @@ class Proxies:
         )
         self._tell(links=[asdict(link) for link in links])
 
-    def impose(self, ways: list[tuple[int, int]], loss: float, delay: float) -> int:
-        """Impair these ways from now on; returns a number for ``lift``. Raises NetworkError."""
-        return int(self._tell(impose={"ways": ways, "loss": loss, "delay": delay})["number"])
+    def impose(
+        self, ways: list[tuple[int, int]], loss: float, delay: float, served: Collection[tuple[int, int]] = ()
+    ) -> int:
+        """Impair these ways from now on; returns a number for ``lift``. ``served``: only what leads to these ports of
+        these nodes; without any, everything. Raises NetworkError."""
+        told = {"ways": ways, "loss": loss, "delay": delay, "served": list(served)}
+        return int(self._tell(impose=told)["number"])
 
     def lift(self, number: int) -> int:
         """End an impairment; returns how many pieces it hit. Raises NetworkError."""
@@ -92,8 +97,12 @@ class _Imposed:
     ways: set[tuple[int, int]]
     loss: float
     delay: float
+    served: set[tuple[int, int]]
     hits: int = 0
     lifted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def is_on(self, link: Link, way: tuple[int, int]) -> bool:
+        return way in self.ways and (not self.served or (link.way[1], link.to[1]) in self.served)
 
 
 class Switchboard:
@@ -111,8 +120,8 @@ class Switchboard:
         if "impose" in command:
             wanted = command["impose"]
             self._last += 1
-            ways = {tuple(way) for way in wanted["ways"]}
-            self._imposed[self._last] = _Imposed(ways, wanted["loss"], wanted["delay"])
+            ways, served = ({tuple(each) for each in wanted[name]} for name in ("ways", "served"))
+            self._imposed[self._last] = _Imposed(ways, wanted["loss"], wanted["delay"], served)
         if "lift" in command:
             lifted = self._imposed.pop(command["lift"])
             lifted.lifted.set()
@@ -147,8 +156,8 @@ class Switchboard:
     async def _pass_on(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until either side ends it. A new one is not made while either way is cut."""
         back = (link.way[1], link.way[0])
-        await self._passage(link.way)
-        await self._passage(back)
+        await self._passage(link, link.way)
+        await self._passage(link, back)
         other = _socket_in(link.place)
         other.setblocking(False)
         try:
@@ -159,8 +168,8 @@ class Switchboard:
             writer.transport.abort()
             return
         pumps = [
-            asyncio.ensure_future(self._pump(link.way, reader, thither)),
-            asyncio.ensure_future(self._pump(back, there, writer)),
+            asyncio.ensure_future(self._pump(link, link.way, reader, thither)),
+            asyncio.ensure_future(self._pump(link, back, there, writer)),
         ]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
@@ -169,7 +178,9 @@ class Switchboard:
         for end in (writer, thither):
             end.close()
 
-    async def _pump(self, way: tuple[int, int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, link: Link, way: tuple[int, int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         """Everything that comes from one side, in order, to the other; also its end."""
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(PIECES)
@@ -181,14 +192,14 @@ class Switchboard:
                     data = await reader.read(1 << 16)
                 except OSError:
                     data = b""
-                await pieces.put((loop.time() + self._lateness(way), data))
+                await pieces.put((loop.time() + self._lateness(link, way), data))
 
         reading = asyncio.ensure_future(read())
         try:
             while True:
                 due, data = await pieces.get()
                 await asyncio.sleep(due - loop.time())
-                await self._passage(way)
+                await self._passage(link, way)
                 if not data:
                     return
                 writer.write(data)
@@ -198,23 +209,23 @@ class Switchboard:
         finally:
             reading.cancel()
 
-    async def _passage(self, way: tuple[int, int]) -> None:
+    async def _passage(self, link: Link, way: tuple[int, int]) -> None:
         """Until the way is not cut."""
-        for imposed in list(self._on(way)):
+        for imposed in list(self._on(link, way)):
             if imposed.loss >= 1:
                 imposed.hits += 1
                 await imposed.lifted.wait()
 
-    def _lateness(self, way: tuple[int, int]) -> float:
+    def _lateness(self, link: Link, way: tuple[int, int]) -> float:
         late = 0.0
-        for imposed in self._on(way):
+        for imposed in self._on(link, way):
             lost = imposed.loss < 1 and random.random() < imposed.loss
             imposed.hits += lost or imposed.delay > 0
             late += imposed.delay + lost * RETRANSMISSION
         return late
 
-    def _on(self, way: tuple[int, int]) -> Iterator[_Imposed]:
-        return (imposed for imposed in self._imposed.values() if way in imposed.ways)
+    def _on(self, link: Link, way: tuple[int, int]) -> Iterator[_Imposed]:
+        return (imposed for imposed in self._imposed.values() if imposed.is_on(link, way))
 
 
 def _socket_in(place: int | None) -> socket.socket:

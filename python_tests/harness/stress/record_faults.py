@@ -8,6 +8,7 @@ import os
 import signal
 
 from python_tests.harness.stress.fault import NodeFault, NotAsTold
+from python_tests.harness.stress.members import SQLITE
 from python_tests.harness.waiting import wait_until
 
 NOTICE_SECONDS = 30.0
@@ -21,6 +22,7 @@ class LostRecord(NodeFault):
     kind = "lost-record"
     what = "the coordination file is removed or damaged, under running nodes or under none; then `txha recover`"
     cluster_wide = True
+    stores = frozenset({SQLITE})
 
     def begin(self) -> str:
         cluster = self.cluster

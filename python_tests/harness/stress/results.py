@@ -36,6 +36,18 @@ class Injection:
     """Seconds of the longest time without any ok answer that began before it was healed, and after it had begun"""
     alone: bool = True
     """No other fault lasted when it began"""
+    in_force: float = 0.0
+    """When it had its effect: after ``began``"""
+    lifted: float = 0.0
+    """When it began to be healed: before ``healed``"""
+    leaseless: list[str] = field(default_factory=list)
+    """Nodes that could renew no lease meanwhile"""
+    cut_off: list[str] = field(default_factory=list)
+    """Those of them whose clients could be served by no other node"""
+    leases_judged: bool = False
+    """It lasted longer than a lease, so that what those nodes did then was judged"""
+    take_overs: int | None = None
+    """New primaries while it lasted and soon after; None where the nodes were not asked"""
 
 
 @dataclass
@@ -48,6 +60,8 @@ class Result:
     """What did not come about: a broken P12"""
     disagreements: list[str] = field(default_factory=list)
     """From the nodes' stores: broken P6 and P7"""
+    leases: list[str] = field(default_factory=list)
+    """Primaries without a lease, and two at a time: broken P10"""
     stores: dict[str, int] = field(default_factory=dict)
     """How much of the stores was compared, in words and numbers; empty if they could not be read"""
     timeline: Timeline = field(default_factory=Timeline)
@@ -65,7 +79,7 @@ class Result:
     @property
     def broken(self) -> list[str]:
         """Every broken promise, in words."""
-        return [*self.verdict.broken, *self.disagreements, *(f"stalled: {what}" for what in self.stalled)]
+        return [*self.verdict.broken, *self.disagreements, *self.leases, *(f"stalled: {what}" for what in self.stalled)]
 
     @property
     def not_proven(self) -> list[str]:

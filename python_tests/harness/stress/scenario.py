@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Protocol
@@ -17,6 +17,7 @@ from typing import Protocol
 from sortedcontainers import SortedKeyList
 
 from python_tests.harness.failover import Clients, wait_for_commits_under_way
+from python_tests.harness.history import History
 from python_tests.harness.judge import Verdict
 from python_tests.harness.load import Load
 from python_tests.harness.stress.fault import Fault, NotAsTold
@@ -43,6 +44,14 @@ class Schedule(Protocol):
         ...
 
 
+class Leases(Protocol):
+    """Looks who is primary, all the time."""
+
+    def judge(self, injections: Sequence[Injection], history: History) -> list[str]:
+        """What was wrong since the last time, in words; each injection is told how many take-overs there were."""
+        ...
+
+
 class Stores(Protocol):
     """Reads what the nodes have stored."""
 
@@ -62,7 +71,8 @@ class Extent:
 
 
 class Stress:
-    """Runs rounds at ``site``. ``say`` gets one line of progress at a time. ``stores``: None if they cannot be read."""
+    """Runs rounds at ``site``. ``say`` gets one line of progress at a time. ``stores``: None if they cannot be read;
+    ``leases``: None if nodes cannot be asked."""
 
     def __init__(
         self,
@@ -74,6 +84,7 @@ class Stress:
         chance: random.Random,
         say: Callable[[str], None],
         stores: Stores | None = None,
+        leases: Leases | None = None,
     ) -> None:
         self.result = Result()
         self._site = site
@@ -84,6 +95,7 @@ class Stress:
         self._random = chance
         self._say = say
         self._stores = stores
+        self._leases = leases
         self._clients: Clients
 
     def run(self) -> Result:
@@ -118,6 +130,8 @@ class Stress:
             self._clients.abandon()
             verdict = Verdict()  # a record that does not reach to the end cannot be judged
         result.verdict.add(verdict)
+        if self._leases is not None:
+            result.leases += self._leases.judge(result.injections[injected:], history)
         if self._stores is not None:
             self._stores.compare(self._clients, result)
         result.timeline.add(history, began, ended)
@@ -192,12 +206,15 @@ class Stress:
         began = time.monotonic()
         done = fault.begin()
         injection = Injection(number, step.kind, fault.target, role, done, began, in_flight, committing, alone=alone)
+        injection.in_force = time.monotonic()
+        injection.leaseless, injection.cut_off = sorted(fault.leaseless()), sorted(fault.cut_off())
         self.result.injections.append(injection)
         shown = f" ({role})" if role else ""
         self._say(f"round {number}: {done}{shown}, with {in_flight} transactions in flight, {committing} committing")
         return fault, injection
 
     def _heal(self, fault: Fault, injection: Injection) -> None:
+        injection.lifted = time.monotonic()
         try:
             injection.hit = fault.heal()
         except NotAsTold:

@@ -9,7 +9,10 @@ from python_tests.harness.judge import PROMISES
 from python_tests.harness.stress.results import Injection, Result
 from python_tests.harness.stress.site import PRIMARY
 
-FAULT_HEADINGS = ("fault", "times", "of a primary", "hit", "in flight", "next ok, median", "longest", "pause, longest")
+FAULT_HEADINGS = (
+    *("fault", "times", "of a primary", "hit", "in flight", "next ok, median", "longest", "pause, longest"),
+    "taken over",
+)
 
 PROMISED = dict(zip(PROMISES, ("P1", "P2", "P3", "P4", "P5", "P8", "P1, P2, P4", "P3"), strict=True))
 """The promise that each finding of the judge is about"""
@@ -37,6 +40,11 @@ def verdict_rows(result: Result) -> Iterator[tuple[str, str, bool]]:
         yield f"{name.replace('_', ' ')} ({PROMISED[name]})", str(count), count > 0
     if result.stores:
         yield "nodes disagree (P6, P7)", str(len(result.disagreements)), bool(result.disagreements)
+    judged = sum(each.leases_judged for each in result.injections)
+    if judged or result.leases:
+        yield "nodes longer than a lease without etcd", str(judged), False
+    if any(each.take_overs is not None for each in result.injections):
+        yield "primary without a lease (P10)", str(len(result.leases)), bool(result.leases)
     yield "did not go on (P12)", str(len(result.stalled)), bool(result.stalled)
 
 
@@ -66,7 +74,13 @@ def fault_rows(result: Result) -> Iterator[tuple[str, ...]]:
             _seconds(statistics.median(waits) if waits else None),
             _seconds(max(waits, default=None)),
             _seconds(max(pauses, default=None)),
+            _take_overs(mine),
         )
+
+
+def _take_overs(injections: list[Injection]) -> str:
+    counted = [each.take_overs for each in injections if each.take_overs is not None]
+    return str(sum(counted)) if counted else "not counted"
 
 
 def _range(injections: list[Injection]) -> str:

@@ -28,6 +28,12 @@ class EtcdCluster(LocalCluster):
         self._settings = settings
         self._others = others or {}
 
+    def start_killed(self) -> None:
+        """Start those that do not run: there is no supervisor."""
+        for name in self.names:
+            if not self.processes.runs(name):
+                self.start_node(name)
+
     @property
     def names(self) -> list[str]:
         """Of all nodes."""
