@@ -65,7 +65,7 @@ def has_something_new(release: Release, catalogue: dict[str, str], name: str, da
     kinds = [each.removeprefix(f"{name}: ") for each in catalogue if each.startswith(f"{name}: ")]
     if name in ("message", "event"):
         value = msgspec.msgpack.decode(data)
-        tag = value[0][0] if name == "event" else value[0]
+        tag = (value[0][0] if value else None) if name == "event" else value[0]
         kinds = [each for each in kinds if each.endswith(f"({tag})")]
     return any(belongs(declared, kind) for declared in SINCE[release.version] for kind in kinds)
 
