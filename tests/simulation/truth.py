@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ha.membership.record import Record
 from ha.messages.greeting import Hello
+from ha.messages.wire import Peer
 from tests.simulation.book import Attempt, Book
 from tests.simulation.losses import Losses
 from tests.simulation.reference import Change, Reference
@@ -295,6 +296,11 @@ class Truth:
         """A node has a link to another one, which has greeted it so."""
         for checker in self.checkers:
             checker.linked(process, greeting)
+
+    def taking(self, process: Process, message: Peer) -> None:
+        """A node is about to take a message of a peer."""
+        for checker in self.checkers:
+            checker.taking(process, message)
 
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from python_tests.suites.upgrade import formats
-from python_tests.suites.upgrade.since import PASSED_OVER, SINCE, belongs, unannounced
 from tests.support.releases import Release, installed, present
+from tests.support.since import PASSED_OVER, SINCE, belongs, unannounced
 
 SCRIPT = str(Path(formats.__file__))
 Encoding = tuple[str, bytes]

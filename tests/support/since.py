@@ -1,12 +1,14 @@
 """What the present version writes or sends that a release does not know, each with the feature that stands for it.
 
 A node names its features as it greets (``ha.messages.greeting``), and nothing here is sent to one that does not name
-the feature, nor written while one may have to read it. ``test_understood`` compares the versions, and fails for what
-is new and does not stand here, and for what stands here and is not new.
+the feature, nor written while one may have to read it. ``python_tests/suites/upgrade/test_understood.py`` compares the
+versions: it fails for what is new and does not stand here, and for what stands here and is not new. In the simulator no
+node takes a message whose feature it does not name (``tests.simulation.version_checkers``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 PASSED_OVER = "passed over"
@@ -16,6 +18,18 @@ record nothing can be: a primary of the release would write it back without."""
 SINCE: dict[str, dict[str, str]] = {"0.1.0": {}}
 """Release: a name of ``formats.catalogue``, as ``Beat (61)`` for a kind with its fields or ``Record.members`` for a
 field: the feature"""
+
+OF_RELEASED = {**dict.fromkeys(range(28, 43), "calls"), **dict.fromkeys(range(50, 53), "users"), 60: "alarms"}
+"""The kinds of messages of the oldest release that have a feature, by their numbers: as if it came with each"""
+
+
+def feature_of_message(number: int) -> str | None:
+    """What a node must have named that is sent a message of this kind; None: each node knows it."""
+    for since in SINCE.values():
+        for name, feature in since.items():
+            if re.fullmatch(rf"\w+ \({number}\)", name):
+                return feature
+    return OF_RELEASED.get(number)
 
 
 def unannounced(
