@@ -30,6 +30,7 @@ class MixedCluster(LocalCluster):
         options = [word for setting in self.settings for word in ("--set", setting)]
         super().__init__(directory, 3, *options, environment=release.environment())
         self.runs = {f"node-{number}": release for number in (1, 2, 3)}
+        self.programs: dict[str, Path | None] = {}
 
     def versions(self) -> dict[str, str]:
         """What each node that answers says that it runs."""
@@ -43,10 +44,17 @@ class MixedCluster(LocalCluster):
         os.kill(pid, signal.SIGTERM)
         wait_until(lambda: not self.processes.runs_as(name, pid), WAIT_SECONDS, f"the end of {name}")
 
-    def start_with(self, name: str, release: Release, program: Sequence[str] = ()) -> None:
+    def start_with(self, name: str, release: Release, program: Path | None = None) -> None:
         """Start a node that has ended; ``program`` in place of txha's command."""
         self.runs[name] = release
+        self.programs[name] = program
         self.start_node(name, release.environment(), self.settings)
+
+    def node_command(self, name: str, settings: Sequence[str] = ()) -> list[str]:
+        """As ever, or the program that it was started with."""
+        command = super().node_command(name, settings)
+        program = self.programs.get(name)
+        return command if program is None else [sys.executable, str(program), *command[len(TXHA) :]]
 
     def replace(self, name: str, release: Release) -> None:
         """Stop it cleanly, and start it with this release. Raises TimeoutError, and RuntimeError if another runs."""

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from tests.simulation.calls_run import CallsRun
 from tests.simulation.mixed import MixedRun
+from tests.simulation.rolling import RollingRun
 from tests.simulation.run import Result, Run
 from tests.simulation.users_run import UsersRun
 from tests.support.invariants import unchecked
@@ -23,7 +24,8 @@ class Seeded:
 
     ``first``: where the slice begins to look, since the seeds before have been seen not to find it. ``mixed``: it takes
     nodes of different releases (``tests.simulation.mixed``); ``calls``: cluster calls (``tests.simulation.calls_run``);
-    ``users``: changes of users (``tests.simulation.users_run``).
+    ``users``: changes of users (``tests.simulation.users_run``); ``rolling``: upgrades to calls and their flag
+    (``tests.simulation.rolling``).
     """
 
     name: str
@@ -34,18 +36,25 @@ class Seeded:
     mixed: bool = False
     calls: bool = False
     users: bool = False
+    rolling: bool = False
 
 
 SEEDED: list[Seeded] = []
 
 
 def seeded(
-    *promises: str, rare: bool = False, first: int = 0, mixed: bool = False, calls: bool = False, users: bool = False
+    *promises: str,
+    rare: bool = False,
+    first: int = 0,
+    mixed: bool = False,
+    calls: bool = False,
+    users: bool = False,
+    rolling: bool = False,
 ) -> Callable[[Callable[[ExitStack], None]], Callable[[ExitStack], None]]:
     """Register a fault under the name of its function."""
 
     def register(plant: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
-        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls, users))
+        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls, users, rolling))
         return plant
 
     return register
@@ -56,7 +65,8 @@ def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
 
     Invariants are not checked: what they find would not show whether the checkers do.
     """
-    run = MixedRun if fault.mixed else CallsRun if fault.calls else UsersRun if fault.users else Run
+    kinds = (fault.mixed, MixedRun), (fault.rolling, RollingRun), (fault.calls, CallsRun), (fault.users, UsersRun)
+    run: type[Run] = next((kind for it_takes, kind in kinds if it_takes), Run)
     with unchecked():
         return first_that_breaks(fault.plant, fault.promises, lambda seed: run(seed).run(), range(first, first + seeds))
 
