@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test slices every-case lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants attacks calls-storm alerts fuzz stress money amqp-programs docs image clean
+.PHONY: help install demo test slices every-case lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants attacks calls-storm upgrade alerts fuzz stress money amqp-programs docs image clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -139,6 +139,10 @@ CALLS_SEED := $(or $(SEED),1)
 calls-storm: install ## Cluster calls from three nodes at once while these are killed: make calls-storm CALLS=768 SEED=1 [OPTIONS=--json|--help]
 	@echo "== calls-storm: $(CALLS) calls by seed $(CALLS_SEED); then how fast a node catches up; about five minutes" >&2
 	@$(VENV)/bin/python -m python_tests.suites.calls_storm --calls $(CALLS) --seed $(CALLS_SEED) $(OPTIONS)
+
+upgrade: install ## Nodes of the last release and of this version in one cluster, one by one, there, back and there again: make upgrade [OPTIONS=--json|--help]
+	@echo "== upgrade: three nodes of the release under load, each replaced by this version, and back; some minutes" >&2
+	@$(VENV)/bin/python -m python_tests.suites.upgrade $(OPTIONS)
 
 attacks: install ## What harms, at every port of three nodes: make attacks [OPTIONS="--rabbitmq|--only NAME|--list|--slice|--help"]; writes docs/attacks.md
 	@echo "== attacks: one after the other, while a well-behaved client commits" >&2

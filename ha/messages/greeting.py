@@ -28,8 +28,8 @@ class Hello(msgspec.Struct, array_like=True, tag=0):
     """First message of every connection, both ways: who this is, and where its clients connect.
 
     ``version`` is the newest that it speaks and ``oldest`` the oldest; 0, from before 0.1.0, says that ``version`` is
-    the only one. No version in common is refused with a sentence, another cluster as well, and so is a cluster of the same name
-    that was founded apart (``cluster_id``, see ``ha.membership.record.Record``).
+    the only one. No version in common is refused with a sentence, another cluster as well, and so is a cluster of the
+    same name that was founded apart (``cluster_id``, see ``ha.membership.record.Record``).
     """
 
     version: int

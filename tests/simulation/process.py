@@ -313,7 +313,7 @@ class Process:
         """As ever; whether a message of a lower generation changes something is looked at."""
         self.cluster.truth.taking(self, message)
         if not self.release.reads(message):
-            raise ValueError(f"Invalid value {message.__struct_config__.tag}, as the decoder of {self.release.name} says")
+            raise ValueError(f"Invalid value {message.__struct_config__.tag}, as a decoder of {self.release.name} says")
         shell = self.parts.shell
         if getattr(message, "generation", self.core.generation) >= self.core.generation:
             shell.on_message(peer, message)

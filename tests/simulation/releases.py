@@ -42,9 +42,7 @@ class Release:
 
     def greets(self, hello: Hello) -> Hello:
         """What a node of this release says first, where one of today's says ``hello``."""
-        return msgspec.structs.replace(
-            hello, version=self.version, oldest=self.oldest, features=sorted(self.features)
-        )
+        return msgspec.structs.replace(hello, version=self.version, oldest=self.oldest, features=sorted(self.features))
 
 
 TODAY = Release("today's")

@@ -49,8 +49,7 @@ class Release:
         done = subprocess.run(
             [sys.executable, *words],
             input=given,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             env={**os.environ, **self.environment()},
             cwd=self.modules,
             check=False,

@@ -19,7 +19,9 @@ from tests.support.releases import ReleaseMissing, installed, present
 
 
 def main(
-    release: Annotated[str | None, typer.Option(help="Which, of packaging/releases.toml; the last if not given")] = None,
+    release: Annotated[
+        str | None, typer.Option(help="Which, of packaging/releases.toml; the last if not given")
+    ] = None,
     kills: Annotated[bool, typer.Option(help="Kill the primary in each mixture of versions")] = True,
     again: Annotated[bool, typer.Option(help="There and back, and there again")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON")] = False,

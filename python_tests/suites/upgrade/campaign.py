@@ -6,6 +6,7 @@ the steps there may be none.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -205,7 +206,9 @@ def counted(history: History, steps: Sequence[Told]) -> list[str]:
 def longest_pause(history: History, began: float, ended: float) -> float:
     """Seconds without an answer ok to anything, between these moments."""
     times = sorted(
-        each.answered for each in history.attempts if each.outcome == OK and each.answered and began <= each.answered <= ended
+        each.answered
+        for each in history.attempts
+        if each.outcome == OK and each.answered and began <= each.answered <= ended
     )
     points = [began, *times, ended]
-    return max(after - before for before, after in zip(points, points[1:], strict=False))
+    return max(after - before for before, after in itertools.pairwise(points))

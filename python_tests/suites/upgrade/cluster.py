@@ -34,9 +34,7 @@ class MixedCluster(LocalCluster):
 
     def versions(self) -> dict[str, str]:
         """What each node that answers says that it runs."""
-        return {
-            each["name"]: each.get("version", WITHOUT_A_WORD) for each in self.status() if each["state"] != "down"
-        }
+        return {each["name"]: each.get("version", WITHOUT_A_WORD) for each in self.status() if each["state"] != "down"}
 
     def stop_node(self, name: str) -> None:
         """SIGTERM, and its end. Raises TimeoutError."""
@@ -88,7 +86,9 @@ class MixedCluster(LocalCluster):
             check=False,
         )
         if done.returncode:
-            raise RuntimeError(f"txha {' '.join(words)} of {release.version} ended with {done.returncode}: {done.stderr}")
+            raise RuntimeError(
+                f"txha {' '.join(words)} of {release.version} ended with {done.returncode}: {done.stderr}"
+            )
         return done.stdout
 
     def asked(self, *words: str, release: Release) -> Any:

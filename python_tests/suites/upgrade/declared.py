@@ -120,5 +120,3 @@ class Declared:
         except TimeoutError as error:
             return [str(error)]
         return []
-
-

@@ -81,7 +81,10 @@ def catalogue() -> dict[str, str]:
         if (number := named(place)) is not None:
             found[f"format of {name}"] = str(number)
     feature_of = named("txobserver.configuration:FEATURE_OF") or {}
-    arguments = {**(named("txobserver.configuration:_ARGUMENTS") or {}), **(named("txobserver.access:_ARGUMENTS") or {})}
+    arguments = {
+        **(named("txobserver.configuration:_ARGUMENTS") or {}),
+        **(named("txobserver.access:_ARGUMENTS") or {}),
+    }
     for operation in named("txobserver.configuration:OPERATIONS"):
         kind = arguments.get(operation)
         shape = _shape(shapes.type_info(kind), found) if kind is not None else "no arguments"

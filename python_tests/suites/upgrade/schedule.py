@@ -1,4 +1,4 @@
-"""Which node is replaced when: the steps of an upgrade there, back, and there again, with what is killed between them."""
+"""Which node is replaced when: the steps of an upgrade there, back, and there again, and the kills between them."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ WAIT_SECONDS = 120.0
 
 def raised(cluster: MixedCluster, node: str) -> Any:
     asked = {"operation": "flag", "arguments": {"name": [tomorrow.FLAG]}, "succeed_num": "all", "timeout": 60.0}
-    return ask(cluster.directory / node, "calls.call", {**asked, "id": "7" * 32}, 90.0)
+    return ask(cluster.directory / node, "calls.call", {**asked, "id": secrets.token_hex(16)}, 90.0)
 
 
 def of_tomorrow(cluster: MixedCluster, name: str) -> None:

@@ -25,7 +25,12 @@ def test_nodes_are_upgraded_one_by_one_and_set_back(tmp_path: Path) -> None:
 
 
 def test_each_node_is_replaced_once_in_a_leg_and_the_primary_last() -> None:
-    assert leg(NEW, kills=False) == [Step("replace", NEW), Step("replace", NEW), Step("hand over", NEW), Step("replace", NEW)]
+    assert leg(NEW, kills=False) == [
+        Step("replace", NEW),
+        Step("replace", NEW),
+        Step("hand over", NEW),
+        Step("replace", NEW),
+    ]
     assert [str(each) for each in schedule(False, False)][-2:] == [f"hand-over to {OLD}", f"a backup becomes {OLD}"]
     assert schedule(True, True)[-4:] == leg(NEW, kills=False)
 

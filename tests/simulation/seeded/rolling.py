@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Any
 
-from ha.calls.desk import TicketDesk
 from ha.core import NodeCore
 from ha.effects import Send
 from ha.messages.calls import DeskRequest
@@ -14,23 +14,16 @@ from tests.simulation.seeded.planting import replace, seeded
 
 
 @seeded("P12", rolling=True)
-def calls_are_made_though_a_node_lacks_them(stack: ExitStack) -> None:
+def no_node_lacks_a_feature(stack: ExitStack) -> None:
     """A feature is used while a follower does not name it."""
-
-    def make(original: object) -> object:
-        def all_know(self: TicketDesk, now: float) -> bool:
-            return True
-
-        return all_know
-
-    replace(stack, TicketDesk, "_all_know", make)
+    replace(stack, Attachments, "lacking", lambda original: lambda self, feature: [])
 
 
 @seeded("P12", rolling=True)
 def flags_are_raised_without_members_that_are_down(stack: ExitStack) -> None:
     """Only those that are attached are asked; a member that is down may come back as it was before."""
 
-    def make(original: object) -> object:
+    def make(original: Any) -> Any:
         def lacking(self: Attachments, feature: str) -> list[str]:
             return sorted(node for node in self.sessions if not self.has(node, feature))
 
@@ -43,7 +36,7 @@ def flags_are_raised_without_members_that_are_down(stack: ExitStack) -> None:
 def requests_go_to_a_desk_of_any_release(stack: ExitStack) -> None:
     """A message is sent to a primary that cannot read it."""
 
-    def make(original: object) -> object:
+    def make(original: Any) -> Any:
         def take_to_desk(self: NodeCore, request: DeskRequest) -> None:
             desk_at = self.role.desk_at
             if self.leading is not None:
