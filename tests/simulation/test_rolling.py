@@ -42,7 +42,7 @@ def test_seeds_hold() -> None:
         ("no_node_lacks_a_feature", "does not know"),
         ("requests_go_to_a_desk_of_any_release", "is sent TicketAsk, which its release cannot read"),
         ("flags_are_raised_without_members_that_are_down", "is a member and cannot be reached"),
-        ("flags_keep_no_node_out", "is sent SnapshotCalls, which its release cannot read"),
+        ("flags_keep_no_node_out", "does not know calls, whose flag is raised"),
     ],
 )
 def test_a_seeded_fault_is_found_by_what_looks_for_it(name: str, said: str) -> None:

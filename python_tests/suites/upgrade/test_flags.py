@@ -34,6 +34,16 @@ def status(cluster: MixedCluster, name: str) -> dict[str, Any]:
     return next(each for each in cluster.status() if each["name"] == name)
 
 
+def said_by(cluster: MixedCluster, name: str, sentence: str) -> bool:
+    return sentence in (cluster.directory / name / "node.log").read_text()
+
+
+def ended(cluster: MixedCluster, name: str) -> bool:
+    """As a node does whose log holds what it does not know: with status 2, and a sentence."""
+    found = cluster.processes.exit_status(name) == 2
+    return found and said_by(cluster, name, "no flag 'tomorrow' is known here")
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.slice
 def test_a_flag_waits_for_the_last_node_and_keeps_older_ones_out(tmp_path: Path) -> None:
@@ -53,20 +63,22 @@ def test_a_flag_waits_for_the_last_node_and_keeps_older_ones_out(tmp_path: Path)
         of_tomorrow(cluster, last)
         assert raised(cluster, newer[0])["result"] == "done"
 
-        cluster.stop_node(last)
+        cluster.kill(last)
         cluster.start_with(last, release)
-        wait_until(lambda: not cluster.processes.runs(last), WAIT_SECONDS, "the end of the older node")
-        said = (cluster.directory / last / "node.log").read_text().splitlines()[-1]
-        assert cluster.processes.exit_status(last) == 2 and "no flag 'tomorrow' is known here" in said, said
+        why = f"upgrade node {last}: it does not know what is raised by flags for good, tomorrow"
+        wait_until(
+            lambda: said_by(cluster, last, why) or ended(cluster, last), WAIT_SECONDS, "the end of an older node"
+        )
+        if cluster.processes.runs(last):  # a checkpoint held all of its log: it starts, and the primary refuses it
+            assert status(cluster, last)["state"] == "joining"
+            cluster.stop_node(last)
 
+        (cluster.directory / last / "node.log").write_text("")
         for part in ("log", "state", "identity.json"):
             found = cluster.directory / last / part
             shutil.rmtree(found) if found.is_dir() else found.unlink(missing_ok=True)
         cluster.start_with(last, release)
-        why = f"upgrade node {last}: it does not know what is raised by flags for good, tomorrow"
-        wait_until(
-            lambda: why in (cluster.directory / last / "node.log").read_text(), WAIT_SECONDS, "a sentence in its log"
-        )
+        wait_until(lambda: said_by(cluster, last, why), WAIT_SECONDS, "a sentence in its log")
         assert status(cluster, last)["position"] == "0.0" and status(cluster, last)["state"] == "joining"
 
         of_tomorrow(cluster, last)
