@@ -129,7 +129,7 @@ def _put(made: Path, place: Path) -> None:
 def _check_packages(version: str, modules: Path) -> None:
     """It was released with other packages than are here now: they must be what it asks for."""
     (its_own,) = modules.glob("txha-*.dist-info")
-    for text in metadata.Distribution.at(its_own).requires or ():
+    for text in metadata.PathDistribution(its_own).requires or ():
         wanted = Requirement(text)
         if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
             continue
