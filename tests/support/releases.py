@@ -109,11 +109,15 @@ def _build(version: str, sources: bytes, workshop: Path) -> None:
     offline = ("--no-deps", "--no-index", "--no-cache-dir")
     wheel = (*PIP, "wheel", *offline, "--no-build-isolation", "--wheel-dir", "wheel", "./sources")
     install = (*PIP, "install", *offline, "--no-compile", "--target", "modules")
+    _pip(version, workshop, wheel)
+    _pip(version, workshop, (*install, *map(str, workshop.glob("wheel/*.whl"))))
+
+
+def _pip(version: str, workshop: Path, command: tuple[str, ...]) -> None:
     environment = {**os.environ, SWITCH: "pure", "PYTHONPATH": ""}
-    for command in (lambda: wheel, lambda: (*install, *map(str, workshop.glob("wheel/*.whl")))):
-        done = subprocess.run(command(), cwd=workshop, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ReleaseMissing(f"release {version} cannot be built here: {done.stderr.strip()[-1000:]}")
+    done = subprocess.run(command, cwd=workshop, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ReleaseMissing(f"release {version} cannot be built here: {done.stderr.strip()[-1000:]}")
 
 
 def _put(made: Path, place: Path) -> None:
