@@ -167,7 +167,7 @@ class Campaign:
         return name
 
     def _backup(self, release: Release) -> str:
-        """A ready backup that runs it. Where only the primary does, it hands over first, as the docs say."""
+        """A ready backup that runs it. Raises RuntimeError where there is none."""
         name = self.cluster.backup(release.version)
         if name is None:
             raise RuntimeError(f"no ready backup runs {release.version}: {self.cluster.versions()}")
