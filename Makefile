@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test slices every-case lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants attacks calls-storm handovers alerts fuzz stress money amqp-programs docs image clean
+.PHONY: help install demo test slices every-case lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants attacks calls-storm handovers upgrade alerts fuzz stress money amqp-programs docs image clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -144,6 +144,10 @@ HANDOVERS ?= 50
 handovers: install ## Handovers under load, by promote and SIGTERM: outcomes unknown, longest pause; make handovers HANDOVERS=50 [OPTIONS=--json]
 	@echo "== handovers: $(HANDOVERS), of three nodes under load" >&2
 	@$(VENV)/bin/python -m python_tests.suites.handovers --handovers $(HANDOVERS) $(OPTIONS)
+
+upgrade: install ## Nodes of the last release and of this version in one cluster, one by one, there, back and there again: make upgrade [OPTIONS=--json|--help]
+	@echo "== upgrade: three nodes of the release under load, each replaced by this version, and back; some minutes" >&2
+	@$(VENV)/bin/python -m python_tests.suites.upgrade $(OPTIONS)
 
 attacks: install ## What harms, at every port of three nodes: make attacks [OPTIONS="--rabbitmq|--only NAME|--list|--slice|--help"]; writes docs/attacks.md
 	@echo "== attacks: one after the other, while a well-behaved client commits" >&2

@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from txha._lazy import lazy
+from txobserver.release import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from recovery.coordinator.broker_resource import Broker

@@ -40,6 +40,8 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
     table.caption = f"core: {', '.join(cores)}" if cores else None
     console = PlainConsole()
     console.print(table)
+    if line := versions_line(nodes):
+        console.print(line, soft_wrap=True)
     for node in nodes:
         for key in ("shortage", "waits_for_operator", "record_error", "door_error"):
             if node.get(key):
@@ -123,6 +125,14 @@ def _unsupported(console: Console, queues: dict[str, list[str]]) -> None:
         console.print(said, style="yellow", soft_wrap=True)
     if len(queues) > UNSUPPORTED_SHOWN:
         console.print(f"and {len(queues) - UNSUPPORTED_SHOWN} more queues; --json tells all", style="yellow")
+
+
+def versions_line(nodes: Sequence[dict[str, Any]]) -> str:
+    """Which node runs which release, in the middle of an upgrade; empty where all that answer run the same."""
+    told = {node["name"]: printable(str(node.get("version", "0.1.0"))) for node in nodes if node["state"] != "down"}
+    if len(set(told.values())) < 2:
+        return ""
+    return f"versions: {', '.join(f'{printable(name)} {version}' for name, version in sorted(told.items()))}"
 
 
 def calls_line(node: dict[str, Any]) -> str:

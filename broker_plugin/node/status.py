@@ -12,6 +12,7 @@ from broker_plugin.node.readiness import Readiness
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
 from txobserver.ids import Member, id_text
+from txobserver.release import VERSION
 from txobserver.tx_buffer import TxBuffer
 from txobserver.vhosts import shown_name
 
@@ -28,6 +29,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
     return {
         "name": name,
         "state": core.state,
+        "version": VERSION,
         "core": running(),
         "generation": core.generation,
         "ready": core.state in ("active", "ready") and name in ready,

@@ -19,7 +19,7 @@ from txobserver.calls import CALLS_FEATURE
 
 WIRE_VERSION = 5
 OLDEST_VERSION = 5
-"""Version 4 is that of 0.1.0, which speaks with its own version only."""
+"""Version 4 is that of versions before 0.1.0, which speak with their own only."""
 FEATURES: frozenset[str] = frozenset(
     {CALLS_FEATURE, USERS_FEATURE, BEATS_FEATURE, CERTIFICATES_FEATURE, HANDOVER_FEATURE}
 )
@@ -35,10 +35,10 @@ INTRODUCTIONS_TLS = "introductions_tls"
 class Hello(msgspec.Struct, array_like=True, tag=0):
     """First message of every connection, both ways: who this is, and where its clients connect.
 
-    ``version`` is the newest that it speaks and ``oldest`` the oldest; 0, from 0.1.0, says that ``version`` is the only
-    one. No version in common is refused with a sentence, another cluster as well, and so is a cluster of the same name
-    that was founded apart (``cluster_id``, see ``ha.membership.record.Record``). ``amqps_port`` is 0 where no client is
-    served by TLS.
+    ``version`` is the newest that it speaks and ``oldest`` the oldest; 0, from before 0.1.0, says that ``version`` is
+    the only one. No version in common is refused with a sentence, another cluster as well, and so is a cluster of the
+    same name that was founded apart (``cluster_id``, see ``ha.membership.record.Record``). ``amqps_port`` is 0 where no
+    client is served by TLS.
     """
 
     version: int

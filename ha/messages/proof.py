@@ -47,7 +47,7 @@ ONLY_TLS = LENGTH.pack(len(_MARK) + 1) + _MARK + b"T"
 _CHALLENGE = len(_MARK) + 1 + NONCE
 _ANSWER = _CHALLENGE + 1
 _WITHOUT_PROOF = range(0x90, 0xA0)
-"""How greetings of version 0.1.0 begin, which are msgpack arrays"""
+"""How greetings of versions before 0.1.0 begin, which are msgpack arrays"""
 _SECRETS_OF = {PEER: "peer.secret", READER: "peer.read_secret"}
 
 
@@ -155,7 +155,7 @@ class _Root:
 def _check_beginning(message: bytes, size: int) -> None:
     """Raises ValueError for what is no challenge or answer."""
     if message[:1] and message[0] in _WITHOUT_PROOF:
-        raise ValueError("it greets without a proof, as version 0.1.0 does: upgrade it, and give it the secret")
+        raise ValueError("it greets without a proof, as versions before 0.1.0 do: upgrade it, and give it the secret")
     if message[: len(_MARK)] != _MARK:
         raise ValueError("it does not prove who it is")
     if message == ONLY_TLS[LENGTH.size :]:

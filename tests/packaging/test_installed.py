@@ -17,6 +17,7 @@ import pytest
 
 from python_tests.harness.cluster import free_base_port
 from tests.packaging.installed import ROOT, build_sdist, build_wheel, install, run
+from txobserver.release import VERSION
 
 NO_COMPILER = {"CC": "/nonexistent/cc"}
 SHIPPED = ("txha", "broker_plugin", "ha", "recovery", "txobserver", "python_tests/harness")
@@ -70,7 +71,7 @@ def test_without_a_compiler_the_build_says_so_and_the_wheel_is_for_every_platfor
 
 def test_the_version_says_which_core_runs(commands: Path, tmp_path: Path) -> None:
     said = run(commands / "txha", "--version", cwd=tmp_path).stdout
-    assert said.startswith("txha 0.1.0, core pure, Python 3.")
+    assert said.startswith(f"txha {VERSION}, core pure, Python 3.")
 
 
 def test_every_command_is_there_without_an_extra(commands: Path, tmp_path: Path) -> None:

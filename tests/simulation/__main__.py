@@ -15,6 +15,7 @@ from tests.simulation.calls_run import CallsRun
 from tests.simulation.campaign import Totals, campaign, seed_of_the_commit
 from tests.simulation.handovers_run import HandoversRun
 from tests.simulation.mixed import MixedRun
+from tests.simulation.rolling import RollingRun
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, find
 from tests.simulation.shrink import shrink
@@ -37,10 +38,11 @@ def run(
     calls: Annotated[bool, typer.Option(help="Cluster calls, with a line for every seed")] = False,
     users: Annotated[bool, typer.Option(help="Changes of users, with a line for every seed")] = False,
     handovers: Annotated[bool, typer.Option(help="One handover after the other, with a line for every seed")] = False,
+    rolling: Annotated[bool, typer.Option(help="Upgrades to cluster calls, with a line for every seed")] = False,
 ) -> None:
     """Run seeds; exit status 1 if a promise was broken. The first three that fail are shrunk."""
-    if each or mixed or calls or users or handovers:
-        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls, users, handovers)))
+    if each or mixed or calls or users or handovers or rolling:
+        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls, users, handovers, rolling)))
     errors = Console(stderr=True, highlight=False)
     totals = campaign(first, seeds, jobs, file, lambda text: errors.print(f"[dim]{text}"), seed_of_the_commit())
     if as_json:
@@ -56,10 +58,15 @@ def run(
     raise typer.Exit(1 if totals.broken else 0)
 
 
-def _kind(mixed: bool, calls: bool, users: bool, handovers: bool) -> type[Run]:
-    if handovers:
-        return HandoversRun
-    return MixedRun if mixed else CallsRun if calls else UsersRun if users else Run
+def _kind(mixed: bool, calls: bool, users: bool, handovers: bool, rolling: bool) -> type[Run]:
+    kinds = (
+        (rolling, RollingRun),
+        (handovers, HandoversRun),
+        (mixed, MixedRun),
+        (calls, CallsRun),
+        (users, UsersRun),
+    )
+    return next((kind for wanted, kind in kinds if wanted), Run)
 
 
 def _run_each(first: int, seeds: int, kind: type[Run]) -> int:
@@ -84,6 +91,7 @@ def replay(
     calls: Annotated[bool, typer.Option(help="Cluster calls")] = False,
     users: Annotated[bool, typer.Option(help="Changes of users")] = False,
     handovers: Annotated[bool, typer.Option(help="One handover after the other")] = False,
+    rolling: Annotated[bool, typer.Option(help="Upgrades to cluster calls")] = False,
 ) -> None:
     """Print the transcript of one seed, the same to the letter every time; exit status 1 if a promise was broken."""
     schedule = None
@@ -91,7 +99,7 @@ def replay(
         found = Run(seed).run()
         if found.promise:
             schedule = shrink(seed, found.promise, found.schedule, lambda text: None)
-    result = _kind(mixed, calls, users, handovers)(seed, schedule, transcript=True).run()
+    result = _kind(mixed, calls, users, handovers, rolling)(seed, schedule, transcript=True).run()
     for fault in result.schedule:
         print(f"planned: {fault}")
     print("\n".join(result.transcript))

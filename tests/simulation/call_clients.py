@@ -10,7 +10,7 @@ from ha.calls.answers import ALL, Answer, Answered
 from ha.calls.initiation import NewCall
 from ha.messages.calls import ControlAsk
 from tests.simulation.surroundings import Setting
-from txobserver.calls import FAST_FORWARD, RESET, SKIP
+from txobserver.calls import CALL, FAST_FORWARD, RESET, SKIP
 
 if TYPE_CHECKING:
     from tests.simulation.seen import Cluster, Process
@@ -37,7 +37,7 @@ class CallOperator:
     def _act(self) -> None:
         if self.stopping:
             return
-        there = [process for process in self._cluster.running() if process.failed is None]
+        there = [each for each in self._cluster.running() if each.failed is None and CALL in each.release.operations]
         what = self._chance.random()
         if there:
             process = self._chance.choice(there)

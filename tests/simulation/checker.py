@@ -8,6 +8,7 @@ from ha.calls.answers import Answer
 from ha.effects import RunAction
 from ha.membership.record import Record
 from ha.messages.greeting import Hello
+from ha.messages.wire import Peer
 from tests.simulation.book import Attempt
 from tests.simulation.reference import Change, Deletions
 from txobserver.calls import LocalCalls
@@ -116,6 +117,9 @@ class Checker:
 
     def given_up(self, process: Process, peer: str) -> None:
         """A node closes its link with a peer, of which it says that nothing comes."""
+
+    def taking(self, process: Process, message: Peer) -> None:
+        """A node is about to take a message of a peer."""
 
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""

@@ -12,10 +12,10 @@ from unittest.mock import patch
 from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
 from tests.simulation.client_link import ClientLink
 from tests.simulation.clients import Client
-from tests.simulation.fault_kinds import restart
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.releases import FEATURE, NEWER, OLDER, OLDEST, YOUNG, Release
 from tests.simulation.run import LOAD_SECONDS, Result, Run
+from tests.simulation.upgrades import Upgrades
 from txobserver.configuration import FEATURE_OF
 
 FIRST = (NEWER, OLDER)
@@ -26,16 +26,13 @@ UPGRADED_SECONDS = 20.0
 
 
 class MixedRun(Run):
-    """As ``Run``, but for the releases. ``changes``: how often the operator has started a node with another one."""
-
-    _healing = False
+    """As ``Run``, but for the releases."""
 
     def __init__(self, seed: int, schedule: list[Fault] | None = None, transcript: bool = False) -> None:
         self._operator = random.Random(f"{seed}/releases")
         super().__init__(seed, schedule, transcript)
-        self.changes = 0
-        for _ in range(self._operator.choice((2, 3, 5))):
-            self.world.after(self._operator.uniform(0.3, 0.3 + LOAD_SECONDS), self._change)
+        self.upgrades = Upgrades(self.cluster, self._operator, LATER, NEWER)
+        self.upgrades.plan(LOAD_SECONDS)
 
     def releases(self, names: list[str]) -> dict[str, Release]:
         """What each node runs at first."""
@@ -46,32 +43,14 @@ class MixedRun(Run):
         with patch.dict(FEATURE_OF, {YOUNG: FEATURE}):
             return super().run()
 
-    def _change(self) -> None:
-        """Stop a node, and start it with another release, or the same, a moment later."""
-        cluster, chance = self.cluster, self._operator
-        name = chance.choice(sorted(cluster.disks))
-        if self._healing or name not in cluster.processes:
-            return
-        cluster.releases[name] = release = chance.choice(LATER)
-        self.changes += 1
-        self.world.say("operator", f"stops {name}, to start it with {release.name} release")
-        cluster.kill(name, power=False)
-        self.world.after(chance.uniform(0.0, 0.3), lambda: restart(cluster, name))
-
     def _heal(self, faults: Faults) -> None:
         """All are upgraded first, one after the other; in the end, what only the newer release knows is done (P12)."""
-        self._healing = True
-        for name in sorted(self.cluster.disks):
-            if self.cluster.releases[name] is not NEWER:
-                self.cluster.releases[name] = NEWER
-                self.world.say("operator", f"upgrades {name}")
-                if name in self.cluster.processes:
-                    self.cluster.kill(name, power=False)
-                self.world.run(self.world.now + 0.1)
+        self.upgrades.upgrade_all()
         super()._heal(faults)
         asked = Upgraded(self.cluster, 0)
         self._until(lambda: asked.told, UPGRADED_SECONDS, "exchange, though every node knows them now")
         asked.stopping = True
+
 
 class Upgraded(Client):
     """Asks for what only the newer release knows, until it is done."""

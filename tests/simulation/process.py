@@ -319,6 +319,9 @@ class Process:
 
     def _on_message(self, peer: str, message: Peer) -> None:
         """As ever; whether a message of a lower generation changes something is looked at."""
+        self.cluster.truth.taking(self, message)
+        if not self.release.reads(message):
+            raise ValueError(f"Invalid value {message.__struct_config__.tag}, as a decoder of {self.release.name} says")
         shell = self.parts.shell
         if getattr(message, "generation", self.core.generation) >= self.core.generation:
             shell.on_message(peer, message)

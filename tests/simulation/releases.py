@@ -1,17 +1,20 @@
 """Releases of txha that nodes of one cluster run, as far as they differ in what they know and speak.
 
 All nodes run the product as it is. One of an older release does not know a step of configuration, and so refuses it
-where it is received, read or made, and names no feature; one that is older still speaks only an earlier protocol.
+where it is received, read or made, and names no feature; one that is older still speaks only an earlier protocol. A
+message whose feature a node does not name it cannot read: as a decoder of such a release, it ends the connection.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from ha.messages.beats import BEATS_FEATURE
 from ha.messages.greeting import FEATURES, OLDEST_VERSION, WIRE_VERSION, Hello
+from tests.support.since import feature_of_message
 from txobserver.actions import SHIPPED, ActionRegistry
 from txobserver.configuration import DECLARE_EXCHANGE, OPERATIONS
 
@@ -32,6 +35,11 @@ class Release:
     actions: ActionRegistry = SHIPPED
     version: int = WIRE_VERSION
     oldest: int = OLDEST_VERSION
+
+    def reads(self, message: Any) -> bool:
+        """Whether its decoder knows this kind of message."""
+        feature = feature_of_message(message.__struct_config__.tag)
+        return feature is None or feature in self.features
 
     def greets(self, hello: Hello) -> Hello:
         """What a node of this release says first, where one of today's says ``hello``."""

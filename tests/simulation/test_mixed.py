@@ -19,7 +19,7 @@ def test_a_few_seeds_hold() -> None:
     for seed in (0, 1, 3):
         run = MixedRun(seed)
         result = run.run()
-        assert not result.broken and result.commits and run.changes
+        assert not result.broken and result.commits and run.upgrades.changes
         assert {process.release for process in run.cluster.running()} == {NEWER}, "all are upgraded in the end"
     assert before == FEATURE_OF, "the product is as it was"
 

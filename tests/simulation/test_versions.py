@@ -52,9 +52,9 @@ def test_a_node_that_does_not_know_a_step_stays_out_until_it_is_upgraded() -> No
     turn(cluster, cluster.all_ready)
 
 
-def test_without_the_check_it_acknowledges_what_it_cannot_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_check_it_keeps_what_it_cannot_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     """P12: the fault that the check is for, and it is seen."""
     monkeypatch.setattr(replica_module, "check_step", lambda step, operations, actions: None)
     cluster, name = mixed()
-    with pytest.raises(Broken, match=rf"P12: {name} acknowledges queue\.use"):
+    with pytest.raises(Broken, match=rf"P12: {name} keeps queue\.use at"):
         turn(cluster, lambda: not cluster.processes[name].alive)

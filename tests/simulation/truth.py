@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ha.membership.record import Record
 from ha.messages.greeting import Hello
+from ha.messages.wire import Peer
 from tests.simulation.book import Attempt, Book
 from tests.simulation.losses import Losses
 from tests.simulation.reference import Change, Reference
@@ -312,6 +313,11 @@ class Truth:
         """A node closes its link with a peer, of which it says that nothing comes."""
         for checker in self.checkers:
             checker.given_up(process, peer)
+
+    def taking(self, process: Process, message: Peer) -> None:
+        """A node is about to take a message of a peer."""
+        for checker in self.checkers:
+            checker.taking(process, message)
 
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""

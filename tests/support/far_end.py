@@ -18,7 +18,7 @@ MOST = 1 << 30
 
 
 def framed(message: bytes) -> bytes:
-    """With its length in front, as steps of the proof are sent, and everything was by version 0.1.0."""
+    """With its length in front, as steps of the proof are sent, and everything was before version 0.1.0."""
     return LENGTH.pack(len(message)) + message
 
 

@@ -10,6 +10,7 @@ from pamqp.commands import Connection
 from broker_plugin.amqp.protocol.sasl import mechanisms
 from broker_plugin.amqp.protocol.settings import FRAME_MIN_SIZE, AmqpSettings
 from broker_plugin.embedded.errors import AmqpError
+from txobserver.release import VERSION
 from txobserver.table import Table
 
 AWAIT_HEADER, AWAIT_START_OK, AWAIT_TUNE_OK = "await header", "await start-ok", "await tune-ok"
@@ -37,7 +38,7 @@ SHOWN = {AWAIT_START_OK: "starting", AWAIT_TUNE_OK: "tuning", AWAIT_OPEN: "openi
 
 SERVER_PROPERTIES: Mapping[str, Any] = {
     "product": "txha",
-    "version": "0.1.0",
+    "version": VERSION,
     "platform": "Python",
     "copyright": "The txha authors",
     "information": "Licensed under Apache-2.0",

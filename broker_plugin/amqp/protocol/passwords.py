@@ -1,7 +1,7 @@
 """What is kept instead of a password, and whether a password is the one.
 
     $scrypt$ln=14,r=8,p=1$<salt>$<digest>              base64 without padding; what is made today (RFC 7914)
-    $sha256$<salt>$<digest>                            hexadecimal; what `txha hash-password` of 0.1.0 printed
+    $sha256$<salt>$<digest>                            hexadecimal; what `txha hash-password` before 0.1.0 printed
     rabbit_password_hashing_sha256$<salt and digest>   base64 of 4 octets of salt and the digest over salt and password
     rabbit_password_hashing_sha512$<salt and digest>   the same; RabbitMQ says them in its definitions
 

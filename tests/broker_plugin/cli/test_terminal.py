@@ -76,6 +76,15 @@ def test_a_door_that_is_not_open_is_shown_with_the_reason(capsys: pytest.Capture
     assert capsys.readouterr().out.count("the door is not open") == 1
 
 
+def test_nodes_of_different_versions_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the middle of an upgrade; 0.1.0 does not tell its version, and of a node that is down none is known."""
+    newer, older, down = {**NODE, "name": "a", "version": "0.2.0"}, {**NODE, "name": "b"}, {**NODE, "name": "c"}
+    tables.status_table([older, {**newer, "version": "0.2.0"}, {**down, "state": "down"}])
+    assert "\nversions: a 0.2.0, b 0.1.0\n" in capsys.readouterr().out
+    tables.status_table([newer, {**newer, "name": "b"}, {**down, "state": "down"}])
+    assert "versions" not in capsys.readouterr().out
+
+
 def test_many_queues_with_arguments_without_effect_do_not_fill_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     queues = {f"q{number:03}": ["x-expires", "x-message-ttl"] for number in range(100)}
     tables.status_table([{**NODE, "unsupported": queues}])

@@ -159,7 +159,7 @@ async def say(port: int, data: bytes) -> bytes:
 
 
 async def test_a_forged_acknowledgement_is_not_taken(pair: Pair) -> None:
-    """As version 0.1.0 greeted: a name from the configuration was all that was asked for."""
+    """As versions before 0.1.0 greeted: a name from the configuration was all that was asked for."""
     hello = Hello(WIRE_VERSION, "cluster", "a", "", 0, "identity-of-the-cluster")
     await say(pair.port, framed(encode(hello)) + framed(encode(FORGED)) + framed(encode(Promoted(9))))
     await pair.true_message()

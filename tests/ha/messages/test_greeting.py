@@ -74,7 +74,7 @@ def test_a_node_of_0_1_0_is_refused_and_is_the_one_to_upgrade() -> None:
 
 
 def test_a_greeting_of_0_1_0_is_understood_and_names_one_version_and_no_features() -> None:
-    """It has six fields; and 0.1.0 finds our newest version where it looks for its own, and says so."""
+    """It has six fields; and one before 0.1.0 finds our newest version where it looks for its own, and says so."""
     old = decode_greeting(msgspec.msgpack.encode([0, 4, "cluster", "b", "h", 1, "feed"]))
     assert isinstance(old, Hello) and (old.version, old.oldest, old.features) == (4, 0, [])
     assert msgspec.to_builtins(greeting("cluster", "a", "h", 1))[1] == WIRE_VERSION != 4

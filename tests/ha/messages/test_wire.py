@@ -60,8 +60,8 @@ NUMBERS = {
     52: "StepTold",
     60: "AlarmsInForce",
 }
-"""Of version 5 of the peer protocol; 13 is one of 0.1.0's. From 28 on: of the feature ``calls`` only,
-43 of ``beats``, from 50 on: of ``users``, and 60 of ``alarms``."""
+"""Of version 5 of the peer protocol; 13 is one of before 0.1.0. From 28 on: of the feature ``calls`` only, 43 of
+``beats``, from 50 on: of ``users``, and 60 of ``alarms``."""
 
 
 def test_a_number_names_one_kind_for_as_long_as_its_version_is_spoken() -> None:
@@ -88,7 +88,7 @@ def test_a_later_version_may_tell_more_of_its_alarms() -> None:
         (msgspec.msgpack.encode([13, 1, 1]), "Invalid value 13"),
         (b"\x94\x07\x01\x02\x03more", "trailing"),
     ],
-    ids=["a greeting", "a depth", "a kind of 0.1.0", "more than a message"],
+    ids=["a greeting", "a depth", "a kind of before 0.1.0", "more than a message"],
 )
 def test_what_is_no_message_is_refused(data: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):

@@ -99,7 +99,7 @@ def as_node(greet: Callable[[FarEnd], bytes]) -> Callable[[bytes], bytes]:
     ("said", "reason"),
     [
         (framed(b"txha\x01" + bytes(32)), "it does not know the secret of this cluster"),
-        (framed(b"\x98\x00\x04\xa1c"), "as version 0.1.0 does"),
+        (framed(b"\x98\x00\x04\xa1c"), "as versions before 0.1.0 do"),
         (b"\xff\xff\xff\xff", "bytes before it proves who it is"),
         (b"HTTP/1.1 400 Bad Request\r\n", "bytes before it proves who it is"),
     ],

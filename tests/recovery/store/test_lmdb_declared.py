@@ -222,7 +222,7 @@ def test_a_store_that_is_brought_forward_and_killed_is_the_old_one_or_the_new_on
 
 
 def test_a_state_of_a_later_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    """As 0.1.0 refuses the state of this version: by the number that it finds."""
+    """As one before 0.1.0 refuses the state of this version: by the number that it finds."""
     state = LmdbState(tmp_path)
     save(state, meta(declared(3)))
     with state._env.begin(write=True, db=state._tables._meta) as txn:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 from tests.simulation.calls_run import CallsRun
 from tests.simulation.handovers_run import HandoversRun
 from tests.simulation.mixed import MixedRun
+from tests.simulation.rolling import RollingRun
 from tests.simulation.run import Result, Run
 from tests.simulation.users_run import UsersRun
 from tests.support.invariants import unchecked
@@ -25,7 +26,7 @@ class Seeded:
     ``first``: where the slice begins to look, since the seeds before have been seen not to find it. ``mixed``: it takes
     nodes of different releases (``tests.simulation.mixed``); ``calls``: cluster calls (``tests.simulation.calls_run``);
     ``users``: changes of users (``tests.simulation.users_run``); ``handovers``: one handover after the other
-    (``tests.simulation.handovers_run``).
+    (``tests.simulation.handovers_run``); ``rolling``: upgrades to calls and their flag (``tests.simulation.rolling``).
     """
 
     name: str
@@ -37,6 +38,7 @@ class Seeded:
     calls: bool = False
     users: bool = False
     handovers: bool = False
+    rolling: bool = False
 
 
 SEEDED: list[Seeded] = []
@@ -50,11 +52,12 @@ def seeded(
     calls: bool = False,
     users: bool = False,
     handovers: bool = False,
+    rolling: bool = False,
 ) -> Callable[[Callable[[ExitStack], None]], Callable[[ExitStack], None]]:
     """Register a fault under the name of its function."""
 
     def register(plant: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
-        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls, users, handovers))
+        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls, users, handovers, rolling))
         return plant
 
     return register
@@ -65,8 +68,14 @@ def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
 
     Invariants are not checked: what they find would not show whether the checkers do.
     """
-    run = MixedRun if fault.mixed else CallsRun if fault.calls else UsersRun if fault.users else Run
-    run = HandoversRun if fault.handovers else run
+    kinds = (
+        (fault.mixed, MixedRun),
+        (fault.rolling, RollingRun),
+        (fault.calls, CallsRun),
+        (fault.users, UsersRun),
+        (fault.handovers, HandoversRun),
+    )
+    run: type[Run] = next((kind for it_takes, kind in kinds if it_takes), Run)
     with unchecked():
         return first_that_breaks(fault.plant, fault.promises, lambda seed: run(seed).run(), range(first, first + seeds))
 

@@ -1,4 +1,4 @@
-"""What is kept of a password: what is made, what RabbitMQ and 0.1.0 made, and what only looks like it."""
+"""What is kept of a password: what is made, what RabbitMQ and txha before 0.1.0 made, and what only looks like it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OLDER = f"$sha256${SALT.hex()}${hashlib.sha256(SALT + b'right').hexdigest()}"
 HASHES = [MADE, OLDER, of_rabbitmq("sha256", "right"), of_rabbitmq("sha512", "right")]
 
 
-@pytest.mark.parametrize("kept", HASHES, ids=["scrypt", "0.1.0", "sha256", "sha512"])
+@pytest.mark.parametrize("kept", HASHES, ids=["scrypt", "before 0.1.0", "sha256", "sha512"])
 def test_the_password_is_known_by_its_hash_and_no_other_is(kept: str) -> None:
     assert is_hash(kept) and "right" not in kept and matches(kept, "right")
     for wrong in ("wrong", "", "right ", kept):
