@@ -15,7 +15,7 @@ from typing import cast
 
 from broker_plugin.amqp.alarms import Alarms
 from broker_plugin.amqp.arrivals import Arrivals
-from broker_plugin.amqp.certified import certified_user
+from broker_plugin.amqp.certified import certified_user, introduced_user
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.introductions import Introduced, Reception
@@ -96,8 +96,8 @@ class AmqpProtocol(GuardedProtocol):
             server.broker, server.settings, self, name, server.history(), address, server.logins
         )
         given = self._introduced
-        named = certified_user(transport, server.settings) if given is None else given.way.certified
-        self.connection.certified = named
+        said = server.settings
+        self.connection.certified = certified_user(transport, said) if given is None else introduced_user(given, said)
         self.connection.block(server.blocked)
 
     def data_received(self, data: bytes) -> None:
@@ -121,7 +121,7 @@ class AmqpProtocol(GuardedProtocol):
             self._transport.write(taken.answer)
         if taken.introduced is not None:
             connection.peer, connection.address = taken.introduced.peer, taken.introduced.host
-            connection.certified = taken.introduced.way.certified  # the certificate here is that of the node
+            connection.certified = introduced_user(taken.introduced, self._server.settings)
         if reception.over:
             self._reception = None
         return taken.rest

@@ -53,7 +53,9 @@ class Secured:
         """The oldest makes room."""
         self._handshakes[door] = None
         if len(self._handshakes) > MOST_CONNECTIONS:
-            next(iter(self._handshakes)).abort()
+            oldest = next(iter(self._handshakes))
+            self.leave(oldest)  # it is gone only when the loop has closed it, and more may come before that
+            oldest.abort()
         return True
 
     def leave(self, door: TlsDoor) -> None:

@@ -37,15 +37,10 @@ def features_for_clients(config: NodeConfig) -> list[str]:
     """What the node names in its greeting beside what its core knows.
 
     None of it where a host broker serves the clients: that may speak any protocol, and what it holds is not seen here.
-    Over TLS a client is introduced by the nodes' secret or, where they have none, by a node's certificate: that has to
-    be asked for.
     """
     if config.host is not None:
         return []
-    amqp = config.amqp
-    proved = config.peer.secret is not None or amqp.client_certificates != "ignore"
-    by_tls = [INTRODUCTIONS_TLS] if amqp.tls_port is not None and proved else []
-    return [ALARMS_FEATURE, INTRODUCTIONS, *by_tls]
+    return [ALARMS_FEATURE, INTRODUCTIONS, *([] if config.amqp.tls_port is None else [INTRODUCTIONS_TLS])]
 
 
 def with_tls(hello: Hello, amqp: Amqp) -> Hello:
@@ -69,5 +64,5 @@ def amqp_settings(config: NodeConfig, cluster_id: str, users: dict[str, str], fi
         max_unauthenticated=min(amqp.max_unauthenticated, without_login),
         max_unauthenticated_per_address=min(amqp.max_unauthenticated_per_address, max(1, without_login // 2)),
         handshake_timeout=amqp.login_seconds,
-        certificate_login_from=amqp.certificate_login_from,
+        certificate_login_from=None if amqp.client_certificates == "ignore" else amqp.certificate_login_from,
     )

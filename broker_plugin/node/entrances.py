@@ -15,14 +15,18 @@ from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.node.amqp_config import Amqp
 from broker_plugin.node.descriptors import Room
 from broker_plugin.tls.accepting import TlsDoor, TlsRefusals
-from broker_plugin.tls.contexts import Contexts
+from broker_plugin.tls.contexts import Asking, Contexts
 
 CLIENTS_WAITING = 1024
 """Connections that the operating system keeps until the node accepts them."""
 
 
 class Entrances:
-    """``open``: for one more client, whose bytes it gets without TLS. ``contexts``: None where no client has TLS."""
+    """``open``: for one more client, whose bytes it gets without TLS. ``contexts``: None where no client has TLS.
+
+    ``certified``: other nodes introduce clients by their certificates, which are asked for then, whatever becomes of
+    clients' own.
+    """
 
     def __init__(
         self,
@@ -32,10 +36,13 @@ class Entrances:
         arrivals: Arrivals,
         room: Room,
         open: Callable[[], GuardedProtocol],
+        certified: bool = False,
     ) -> None:
         self._guard = guard
         self._amqp = amqp
         self._contexts = contexts
+        ask = certified and amqp.client_certificates == "ignore"
+        self._asking: Asking = "ask" if ask else amqp.client_certificates
         self._arrivals = arrivals
         self._room = room
         self._refusals = TlsRefusals("clients")
@@ -53,7 +60,7 @@ class Entrances:
     def open_secured(self) -> TlsDoor:
         """For one more client, which comes with TLS."""
         assert self._contexts is not None, "no listener has tls without the table tls"
-        contexts, asking = self._contexts, self._amqp.client_certificates
+        contexts, asking = self._contexts, self._asking
         return TlsDoor(self._guard, lambda: contexts.clients(asking), self.open, self, self._refusals)
 
     def close(self) -> None:

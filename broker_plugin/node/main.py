@@ -264,8 +264,8 @@ class NodeProcess:
         self.doors = Doors(self.guard, self.parts, self.clients, room.clients, secrets, refuse, amqp, dialled)
         self._closed_by(self.links.stop)
         await self.links.start(config.peer.host, config.peer.port)
-        arrivals = self.clients.arrivals
-        entrances = Entrances(self.guard, config.amqp, self.tls, arrivals, room.clients, self.doors.open)
+        arrivals, certified = self.clients.arrivals, secrets.by_certificate
+        entrances = Entrances(self.guard, config.amqp, self.tls, arrivals, room.clients, self.doors.open, certified)
         self._started.callback(entrances.close)
         await entrances.listen()
         calls = self.calls.open(self.parts, entrances)

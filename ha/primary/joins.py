@@ -57,6 +57,10 @@ class Joins:
             reason = f"upgrade node {node}: it does not know what is raised by flags for good, {', '.join(unknown)}"
             self._attachments.refuse(node, join.session, reason)
             return
+        if unknown := self._unknown_actions(node):
+            reason = f"upgrade node {node}: calls are kept of actions that it does not know, {', '.join(unknown)}"
+            self._attachments.refuse(node, join.session, reason)
+            return
         self._attachments.detach(node, now)
         if self._replica.contents.access.events and not self._attachments.has(node, USERS_FEATURE):
             reason = f"the cluster keeps its users, of which {node} knows nothing: upgrade this node"
@@ -81,6 +85,12 @@ class Joins:
         """The flags that are raised and that this node has not announced."""
         raised = self._replica.contents.calls.names_of(FLAG)
         return [flag for flag in raised if not self._attachments.has(node, flag)]
+
+    def _unknown_actions(self, node: str) -> list[str]:
+        """The actions of which there was a call, and that this node has not announced: it could not take the record."""
+        actions, calls = self._replica.actions, self._replica.contents.calls
+        known = [each for name in actions.operations() if (each := actions.latest(name)) and calls.names_of(name)]
+        return [each.operation for each in known if each.feature and not self._attachments.has(node, each.feature)]
 
     def take_up(self, log_first: int, now: float) -> None:
         """The record has changed: attach those whose members have left the ready set."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +21,7 @@ from pika.exceptions import AMQPConnectionError
 
 from broker_plugin.cli.layout import free_ports
 from broker_plugin.tls.files import TlsFiles
-from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.cluster import LocalCluster, free_base_port
 from python_tests.harness.waiting import wait_until
 from tests.support.certificates import Authority
 
@@ -177,3 +179,61 @@ def test_plain_amqp_at_the_port_of_tls_has_a_clear_end(secured: Secured) -> None
 def test_tls_at_the_plain_port_has_a_clear_end(secured: Secured) -> None:
     with pytest.raises((AMQPConnectionError, ssl.SSLError, OSError)):
         secured.round(secured.parameters(secured.authority.client(), port=secured.cluster.ports[0]))
+
+
+# -- three nodes whose operators come with TLS
+
+
+class Doors:
+    """Three nodes with one certificate, and HTTPS for their operators."""
+
+    def __init__(self, directory: Path) -> None:
+        self.authority = Authority(directory / "ours")
+        self.files = self.authority.issue("localhost", file="nodes")
+        self.base = free_base_port(3)
+        given = {"tls.certificate": self.files.certificate, "tls.key": self.files.key, "http.tls": "true"}
+        given |= {"tls.authority": self.files.authority, "timing.call_retry": "0.2"}
+        options = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+        self.cluster = LocalCluster(directory / "cluster", 3, "--http-port", str(self.base), *options)
+
+    def renew(self, days: int) -> None:
+        self.authority.issue("localhost", until=timedelta(days=days), file="nodes")
+
+    def call(self) -> subprocess.CompletedProcess[str]:
+        where = ("--dir", str(self.cluster.directory), "--node", "node-2", "--timeout", "20")
+        words = [sys.executable, "-m", "broker_plugin.cli.main", "calls", "call", "certificates", *where]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    def served(self, node: int) -> str:
+        """When the certificate expires by which this node answers; empty where it answers a request with none."""
+        context = self.authority.client()
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", self.base + node), 20) as plain,
+                context.wrap_socket(plain, server_hostname="localhost") as client,
+            ):
+                client.sendall(b"GET /health/live HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+                found = client.getpeercert()
+                return str(found["notAfter"]) if found and b"200" in client.recv(1000) else ""
+        except OSError:
+            return ""
+
+    def expiries(self) -> set[str]:
+        return {each["certificate"]["not_after"] for each in self.cluster.status()}
+
+
+def test_other_certificates_are_in_force_at_all_nodes_after_one_call(tmp_path: Path) -> None:
+    doors = Doors(tmp_path)
+    with doors.cluster as cluster:
+        wait_until(cluster.all_ready, 60, "all nodes")
+        wait_until(lambda: all(map(doors.served, range(3))), 60, "the doors")
+        (first,), before = doors.expiries(), [doors.served(node) for node in range(3)]
+        doors.renew(9)
+        assert doors.call().returncode == 0
+        wait_until(lambda: first not in doors.expiries() and len(doors.expiries()) == 1, 30, "the other certificate")
+        wait_until(lambda: all(doors.served(node) not in ("", before[node]) for node in range(3)), 30, "at the doors")
+        (second,) = doors.expiries()
+        doors.renew(-1)
+        done = doors.call()
+        assert done.returncode != 0 and "has expired" in done.stdout + done.stderr
+        assert doors.expiries() == {second}

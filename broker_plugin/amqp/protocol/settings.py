@@ -14,7 +14,7 @@ class AmqpSettings:
     """Sizes in bytes, times in seconds. ``host`` is a loopback address; 0 as ``port`` takes a free one.
 
     ``cluster``, ``cluster_id``: its name and its random identity, told to clients unless they are empty.
-    ``certificate_login_from``: what of a client's certificate is its user's name.
+    ``certificate_login_from``: what of a client's certificate is its user's name; None: no certificate stands for one.
     """
 
     host: str = "127.0.0.1"
@@ -29,7 +29,7 @@ class AmqpSettings:
     frame_max: int = 131072
     channel_max: int = 2047
     handshake_timeout: float = 10.0
-    certificate_login_from: Literal["common_name", "distinguished_name", "dns", "email", "uri"] = "common_name"
+    certificate_login_from: Literal["common_name", "distinguished_name", "dns", "email", "uri"] | None = "common_name"
     max_message_bytes: int = 128 << 20
     in_flight_bytes: int = 16 << 20
     """A connection is not read while more of what it sent has no outcome yet."""

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from broker_plugin.amqp.protocol.introductions import (
 from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.node import proxy
 from broker_plugin.node.descriptors import Room
-from broker_plugin.node.passing import PassOn, Verdict
+from broker_plugin.node.passing import PassOn, PrimarySide, Verdict
 from broker_plugin.node.passing_tls import PassingRefusals, SecureWay
 from broker_plugin.node.proxy import FrontDoor
 from broker_plugin.tls.names import CLIENT, NODE
@@ -211,6 +212,38 @@ async def test_who_stands_in_the_primarys_place_hears_nothing(net: Net, who: str
     assert await reader.readexactly(5) == b"start", "it waits, and is passed on to the primary"
 
 
+def test_what_another_still_says_is_not_answered() -> None:
+    """Its challenge may have come with the end of the handshake."""
+
+    class Other:
+        def __init__(self) -> None:
+            self.written, self.aborted = b"", False
+
+        def get_extra_info(self, name: str) -> Any:
+            return self if name == "ssl_object" else None
+
+        def getpeercert(self) -> dict[str, Any]:
+            return {"subjectAltName": (("URI", "txha://c/node/q"),)}
+
+        def write(self, data: bytes) -> None:
+            self.written += data
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    told, other = Told(), Other()
+    secure = SecureWay(LOOPBACK, 1, "p", "c", Introducer("b", KEY), dict[str, Any])
+    target = PassOn(LOOPBACK, 1, 1, None, "p", secure)
+    side: Any = PrimarySide.__new__(PrimarySide)
+    side.guard, side.target, side._introduction = strict_guard(), target, target.introduction(None, ClientWay(True))
+    side._reached = side._closed = side._wrong = False
+    side._door = SimpleNamespace(not_passed_on=lambda primary, why: told.failed("", primary, why))
+    side.connection_made(other)
+    side.data_received(b"TXHA 1 " + 32 * b"0" + b"\r\n")
+    assert other.aborted and not other.written
+    assert told.lines == [("failed", "its certificate is that of node q of the cluster")]
+
+
 @pytest.mark.parametrize("keys", [(KEY,), ()], ids=["by the secret", "by the certificate"])
 @pytest.mark.parametrize("kind", ["client", "reader", "node of another cluster", "none"])
 async def test_no_client_introduces_itself(net: Net, kind: str, keys: tuple[bytes, ...]) -> None:
@@ -284,6 +317,41 @@ async def until_still(seen: Callable[[], int]) -> None:
         await asyncio.sleep(0.02)
         now = seen()
         last, same = now, same + 1 if now == last else 0
+
+
+@pytest.mark.parametrize("clear", [True, False], ids=["in clear", "by TLS"])
+async def test_nothing_of_what_passes_between_the_nodes_can_be_read(net: Net, clear: bool) -> None:
+    """Neither what the client says, nor who it is, nor the proof of it."""
+    seen = bytearray()
+    port = await net.primary()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            seen.extend(data)
+            writer.write(data)
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, here = await asyncio.open_connection(LOOPBACK, port)
+        await asyncio.gather(copy(reader, here), copy(there, writer))
+
+    relaying = await asyncio.start_server(relay, LOOPBACK, 0)
+    backup = await net.backup()
+    backup.passes_on_to(relaying.sockets[0].getsockname()[1])
+    certificate = None if clear else net.authority.holder(CLIENT, "bob-the-user")
+    reader, writer = await net.client(backup.clear if clear else backup.secured, certificate, clear)
+    body = HEADER + 100 * b"a sentence that anyone could read "
+    writer.write(body)
+    assert await reader.readexactly(5) == b"start"
+    while len(net.heard) < len(body):
+        await asyncio.sleep(0.01)
+    writer.close()
+    while backup.doors:
+        await asyncio.sleep(0.01)
+    assert len(seen) > len(body)
+    for word in (HEADER, b"AMQP", b"sentence", b"start", b"TXHA", b"bob-the-user", b"127.0.0.1", b"tls"):
+        assert word not in seen
+    relaying.close()
 
 
 async def test_a_new_generation_ends_what_was_passed_on_to_the_former(net: Net) -> None:

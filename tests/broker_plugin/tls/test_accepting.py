@@ -37,7 +37,9 @@ class Counted:
         self.came += 1
         self.there[door] = None
         if len(self.there) > self.most:
-            next(iter(self.there)).abort()
+            oldest = next(iter(self.there))
+            del self.there[oldest]
+            oldest.abort()
         return True
 
     def leave(self, door: TlsDoor) -> None:

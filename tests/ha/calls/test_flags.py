@@ -9,7 +9,7 @@ from ha.calls.initiation import NewCall
 from ha.messages.calls import CursorsAsk, NodeCursor
 from tests.support.memory_calls import CallsCluster, call_id
 from tests.support.memory_cluster import MemoryNode
-from txobserver.actions import FLAG, SHIPPED, RaiseFlag
+from txobserver.actions import CERTIFICATES, FLAG, SHIPPED, RaiseFlag, ReloadCertificates
 from txobserver.calls import CallMark
 
 
@@ -17,11 +17,19 @@ class FlagCluster(CallsCluster):
     """With the actions of this release."""
 
     actions = SHIPPED
+    features = frozenset({"calls", "certificates"})
 
     def ask_for_flag(self, node: MemoryNode, number: int) -> None:
         new = NewCall(call_id(number), FLAG, 1, "calls", msgspec.msgpack.encode(RaiseFlag()), 7)
         done = lambda answer: self.answers.__setitem__(number, answer)  # noqa: E731
         node.report(lambda: node.core.calls.call(new, 0, self.now + 5.0, done))
+
+    def reload(self, node: MemoryNode, number: int) -> object:
+        """A call of an action that came later than calls themselves."""
+        new = NewCall(call_id(number), CERTIFICATES, 1, "", msgspec.msgpack.encode(ReloadCertificates()), 7)
+        done = lambda answer: self.answers.__setitem__(number, answer)  # noqa: E731
+        node.report(lambda: node.core.calls.call(new, 0, self.now + 5.0, done))
+        return self.answered(number)
 
     def raise_flag(self, node: MemoryNode, number: int) -> object:
         self.ask_for_flag(node, number)
@@ -79,6 +87,35 @@ def test_a_node_that_does_not_know_a_raised_flag_is_not_attached() -> None:
     cluster.features = frozenset({"calls"})
     cluster.start(back.name)
     cluster.run(cluster.all_ready)
+
+
+def test_an_action_that_some_node_does_not_know_is_not_recorded() -> None:
+    """Its record could not be taken there, and the node would be lost to the cluster until it is upgraded."""
+    cluster = started()
+    leading = cluster.primary.core.leading
+    assert leading is not None
+    asked: list[str] = []
+    leading.desk._lacking = lambda feature: (asked.append(feature), ["b"] if feature == "certificates" else [])[1]
+    answer = cluster.reload(cluster.backups()[0], 1)
+    assert isinstance(answer, CallNotMade) and "have not announced 'certificates'" in answer.reason
+    assert not any(node.core.replica.contents.calls.kept for node in cluster.nodes.values())
+    leading.desk._lacking = lambda feature: []
+    assert cluster.reload(cluster.backups()[0], 2) == CallDone(1)
+
+
+def test_a_node_that_does_not_know_an_action_of_which_a_call_is_kept_is_not_attached() -> None:
+    cluster = started()
+    back = cluster.backups()[0]
+    assert cluster.reload(cluster.primary, 1) == CallDone(1)
+    features = cluster.primary.core.features
+    for known, state in ((frozenset({"calls"}), False), (frozenset({"calls", "certificates"}), True)):
+        cluster.kill(back.name)
+        cluster.run(lambda: back.name not in features)
+        cluster.features = known
+        cluster.start(back.name)
+        cluster.run(lambda: back.name in features)
+        cluster.pause(2.0)
+        assert (cluster.nodes[back.name].core.state == "ready") == state
 
 
 def test_how_far_each_node_is_and_why_is_known_at_any_node() -> None:

@@ -101,8 +101,10 @@ def test_a_member_of_another_etcd_is_passed_over_and_never_changed(tmp_path: Pat
     with EtcdServers(1) as other:
         theirs = f"127.0.0.1:{other.ports[0]}"
         place = place_at(good(), theirs, prefix=tmp_path)
+        with opened(place_at(good(), prefix=tmp_path)) as founder:
+            there = founder.compare_and_set(0, FIRST)
         with opened(place) as store:
-            there = store.compare_and_set(0, FIRST)
+            assert store.read() == there
             store._members._after(good())
             assert store.read() == there
             store._members._after(good())
@@ -112,6 +114,22 @@ def test_a_member_of_another_etcd_is_passed_over_and_never_changed(tmp_path: Pat
             assert wrong.read() is None, "it is met first"
             other.kill(0)
             assert f"{good()} belongs to another etcd" in complaint(wrong)
+
+
+def test_no_cluster_is_founded_where_members_belong_to_two_etcds(tmp_path: Path) -> None:
+    """Whichever is named first; one that does not answer keeps no cluster from being founded."""
+    with EtcdServers(1) as other:
+        theirs = f"127.0.0.1:{other.ports[0]}"
+        for members in ((good(), theirs), (theirs, good())):
+            with opened(place_at(*members, prefix=tmp_path)) as store, pytest.raises(CoordinationError) as refused:
+                store.compare_and_set(0, FIRST)
+            wanted = f"{members[1]} belongs to another etcd than {members[0]}: name the members of one"
+            assert str(refused.value) == wanted
+            assert other.control(0, "get", "", "--prefix", "--keys-only").stdout.strip() == ""
+        with opened(place_at(good(), prefix=tmp_path)) as store:
+            assert store.read() is None
+    with opened(place_at(good(), theirs, prefix=tmp_path)) as store:
+        assert store.compare_and_set(0, FIRST).version == 1
 
 
 def test_every_call_requires_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
