@@ -1,7 +1,7 @@
 """TlsDoor: a connection that has come and is to be encrypted, until its handshake is over.
 
 Promise: each connection is encrypted by what is in force when it comes; and who does not finish the handshake keeps no
-one out. A connection is counted from its first moment (``Newcomers``), its handshake has an end in time, and of those
+one out. A connection is counted from its first moment (``Handshakes``), its handshake has an end in time, and of those
 that fail, one line in a while stands in the log, with the address and the reason.
 
 It is accepted in plain and then upgraded. So its address is known when the handshake fails, and a reload holds for
@@ -33,7 +33,7 @@ ContextInForce = Callable[[], ssl.SSLContext]
 """The one for a connection that comes now"""
 
 
-class Newcomers(Protocol):
+class Handshakes(Protocol):
     """Who counts connections that are in their handshake, and closes those that have to make room (``abort``)."""
 
     def arrive(self, door: TlsDoor, transport: asyncio.BaseTransport) -> bool:
@@ -69,7 +69,7 @@ class TlsDoor(GuardedProtocol):
         guard: Guard,
         context: ContextInForce,
         make: Callable[[], GuardedProtocol],
-        newcomers: Newcomers,
+        newcomers: Handshakes,
         refusals: TlsRefusals,
     ) -> None:
         self.guard = guard
