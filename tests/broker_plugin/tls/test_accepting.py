@@ -181,6 +181,29 @@ def test_a_reload_holds_for_connections_that_come_from_then_on(play: Callable[..
     play(scene)
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_session_is_resumed_so_every_client_is_verified(play: Callable[..., None], version: ssl.TLSVersion) -> None:
+    async def scene(listening: Listening) -> None:
+        ours = listening.authority
+        context = ours.client(ours.issue("alice"), maximum_version=version, minimum_version=version)
+        first = await asyncio.to_thread(_echoed, listening.port, context, None)
+        assert first[1] is False
+        listening.contexts.reload()
+        assert (await asyncio.to_thread(_echoed, listening.port, context, first[0]))[1] is False
+        assert listening.names == ["alice", "alice"]
+
+    play(scene, "require")
+
+
+def _echoed(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool]:
+    """The session in the end, and whether it was resumed."""
+    plain = socket.create_connection(("127.0.0.1", port), 20)
+    with context.wrap_socket(plain, server_hostname="localhost", session=session) as client:
+        client.sendall(b"hello")
+        assert client.recv(10) == b"hello"
+        return client.session, bool(client.session_reused)
+
+
 @pytest.mark.parametrize("asking", ["ask", "require"])
 def test_a_verified_certificate_says_who_it_is(play: Callable[..., None], asking: Asking) -> None:
     async def scene(listening: Listening) -> None:
