@@ -4,7 +4,7 @@ Promise: what is in force is a whole: a certificate, its key and its authorities
 other. Where other files cannot be used, everything stays as it was.
 
 A context is asked for anew for each connection, so what is loaded holds for all later ones. There are no session
-tickets: a client of a former connection proves itself again, by what is trusted now.
+tickets, and a session that is resumed without one (TLS 1.2) is of the same context: none outlives a reload.
 """
 
 from __future__ import annotations
