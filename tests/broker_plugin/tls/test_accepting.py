@@ -87,6 +87,7 @@ class Listening:
 
     async def __aexit__(self, *exception: object) -> None:
         self.server.close()
+        assert not self.guard.errors
 
     def _door(self) -> TlsDoor:
         context = lambda: self.contexts.clients(self.asking)  # noqa: E731
@@ -338,22 +339,27 @@ def test_one_that_keeps_silent_has_an_end(
     assert "it has not finished its handshake" in caplog.text
 
 
-def test_one_that_keeps_silent_makes_room(play: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01"])
+def test_one_that_keeps_silent_makes_room(
+    play: Callable[..., None], said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """And the bound says so, not a line for each of them."""
 
     async def scene(listening: Listening) -> None:
         listening.newcomers.most = 2
         silent = [await asyncio.open_connection("127.0.0.1", listening.port) for _ in range(5)]
+        for _, writer in silent:
+            writer.write(said)
         assert await listening.echo(listening.authority.client()) == b"hello"
         await until(lambda: len(listening.newcomers.there) <= 2)
         ended = [asyncio.ensure_future(reader.read()) for reader, _ in silent]
         await until(lambda: sum(each.done() for each in ended) >= 3)
+        assert "cannot be encrypted" not in caplog.text
         for each, (_, writer) in zip(ended, silent, strict=True):
             each.cancel()
             writer.close()
 
     play(scene)
-    assert "cannot be encrypted" not in caplog.text
 
 
 def test_one_that_goes_in_its_handshake_leaves_nothing(play: Callable[..., None]) -> None:
