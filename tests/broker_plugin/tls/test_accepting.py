@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -179,6 +180,60 @@ def test_a_reload_holds_for_connections_that_come_from_then_on(play: Callable[..
         writer.close()
 
     play(scene)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_session_outlives_a_reload(play: Callable[..., None], version: ssl.TLSVersion) -> None:
+    async def scene(listening: Listening) -> None:
+        ours = listening.authority
+        context = ours.client(ours.issue("alice"), maximum_version=version, minimum_version=version)
+        session, _ = await asyncio.to_thread(_echoed, listening.port, context, None)
+        listening.contexts.reload()
+        assert (await asyncio.to_thread(_echoed, listening.port, context, session))[1] is False
+        assert listening.names == ["alice", "alice"]
+
+    play(scene, "require")
+
+
+def test_no_session_is_resumed_by_a_ticket(play: Callable[..., None]) -> None:
+    async def scene(listening: Listening) -> None:
+        version = ssl.TLSVersion.TLSv1_3
+        context = listening.authority.client(minimum_version=version)
+        session, _ = await asyncio.to_thread(_echoed, listening.port, context, None)
+        assert session is None or not session.has_ticket
+        assert (await asyncio.to_thread(_echoed, listening.port, context, session))[1] is False
+
+    play(scene)
+
+
+def test_a_session_whose_certificate_has_expired_is_not_resumed(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TLS 1.2 resumes without a ticket, and verifies no one then."""
+
+    async def scene(listening: Listening) -> None:
+        ours, version = listening.authority, ssl.TLSVersion.TLSv1_2
+        context = ours.client(ours.issue("alice"), maximum_version=version)
+        session, _ = await asyncio.to_thread(_echoed, listening.port, context, None)
+        session, again = await asyncio.to_thread(_echoed, listening.port, context, session)
+        assert again
+        now = time.time() + 3 * 86400
+        monkeypatch.setattr(accepting.time, "time", lambda: now)
+        with pytest.raises((OSError, AssertionError)):
+            await asyncio.to_thread(_echoed, listening.port, context, session)
+        assert listening.names == ["alice", "alice"]
+
+    play(scene, "require")
+    assert accepting.EXPIRED in caplog.text
+
+
+def _echoed(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool]:
+    """The session in the end, and whether it was resumed."""
+    plain = socket.create_connection(("127.0.0.1", port), 20)
+    with context.wrap_socket(plain, server_hostname="localhost", session=session) as client:
+        client.sendall(b"hello")
+        assert client.recv(10) == b"hello"
+        return client.session, bool(client.session_reused)
 
 
 @pytest.mark.parametrize("asking", ["ask", "require"])
