@@ -82,4 +82,4 @@ def node_shown(certificate: Mapping[str, Any] | None, cluster: str) -> str | Non
         found = name_of_peer(certificate or {})
     except ValueError:
         return None
-    return found.name if found is not None and found.cluster == cluster else None
+    return found.name if found is not None and (found.kind, found.cluster) == (NODE, cluster) else None

@@ -135,14 +135,14 @@ class TlsDoor(GuardedProtocol):
                 ssl_handshake_timeout=2 * HANDSHAKE_SECONDS,  # the deadline comes first
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS,
             )
+            if secured is None or secured.get_extra_info("ssl_object") is None:
+                raise ConnectionResetError  # uvloop does not say so where the connection was aborted
         except OSError as error:  # of which ssl.SSLError is one
             if not self._aborted:
                 self._refusals.refused(address, why(error))
             return
         finally:
             self._leave()
-        if secured is None:
-            return
         if _has_expired_since(secured):
             self._refusals.refused(address, EXPIRED)
             secured.abort()
