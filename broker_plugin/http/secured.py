@@ -16,7 +16,7 @@ from broker_plugin.http.protocol import MOST_CONNECTIONS, BoundedProtocol
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.tls_events import CertificateUnread
 from broker_plugin.tls.accepting import TlsDoor, TlsRefusals
-from broker_plugin.tls.contexts import Contexts, InForce
+from broker_plugin.tls.contexts import CertificatesInForce, Contexts
 from broker_plugin.tls.files import TlsError, TlsFiles
 
 log = logging.getLogger("txha.http")
@@ -27,7 +27,7 @@ class Secured:
 
     def __init__(self, files: TlsFiles) -> None:
         self._contexts = Contexts(files)
-        self._former: InForce | None = None
+        self._former: CertificatesInForce | None = None
         self._guard = Guard(lambda reason: None, lambda reason: os._exit(1))  # its node starts another one
         self._refusals = TlsRefusals("operators")
         self._handshakes: dict[TlsDoor, None] = {}
@@ -47,7 +47,7 @@ class Secured:
         elif self._former is not None:
             self._former = self._contexts.use(self._former)
 
-    # -- Newcomers of the doors
+    # -- Handshakes of the doors
 
     def arrive(self, door: TlsDoor, transport: asyncio.BaseTransport) -> bool:
         """The oldest makes room."""

@@ -226,6 +226,8 @@ class NodeConfig(BaseSettings):
         secured = [f"listeners.{name}.tls" for name, each in self.listeners.items() if each.tls]
         others = [*([] if self.http is None else self.http.secured), *([] if self.peer.tls is False else [PEER_TLS])]
         check_tls(self.tls, self.amqp, secured, others)
+        if self.host is not None and (given := secured or ["amqp.tls_port"] * (self.amqp.tls_port is not None)):
+            raise ValueError(f"{given[0]} cannot be with a host broker: its clients would be passed on to it in clear")
         return self
 
     @model_validator(mode="after")

@@ -68,7 +68,7 @@ class Entrances:
         for server in self._servers:
             server.close()
 
-    # -- Newcomers of the doors
+    # -- Handshakes of the doors
 
     def arrive(self, door: TlsDoor, transport: asyncio.BaseTransport) -> bool:
         """Whether it can stay until its handshake is over."""

@@ -11,7 +11,7 @@ from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.link_secrets import link_secrets
 from broker_plugin.node.link_tls import LinkTls
 from broker_plugin.node.links import LinkCredentials
-from broker_plugin.tls.contexts import Contexts, InForce
+from broker_plugin.tls.contexts import CertificatesInForce, Contexts
 from broker_plugin.tls.files import TlsError
 from broker_plugin.tls.names import NODE, CertificateName
 from recovery.tls_channel import ChannelRefused, TlsChannel
@@ -30,7 +30,7 @@ def link_credentials(config: NodeConfig, contexts: Contexts | None) -> LinkCrede
     return LinkCredentials(secrets, tls=LinkTls(contexts, config.cluster, config.peer.tls is True))
 
 
-def check_own(config: NodeConfig, in_force: InForce) -> None:
+def check_own(config: NodeConfig, in_force: CertificatesInForce) -> None:
     """Raises TlsError for a certificate by which this node could not link, where its links are over TLS."""
     if config.peer.tls is False:
         return
@@ -44,7 +44,7 @@ def check_own(config: NodeConfig, in_force: InForce) -> None:
         raise TlsError(f"tls.certificate {says}, and with peer.tls it must say {wanted.uri}: make one for this node")
 
 
-def _shown_to_itself(in_force: InForce) -> CertificateName | None:
+def _shown_to_itself(in_force: CertificatesInForce) -> CertificateName | None:
     """The name in the certificate, where both ends of a link accept it. Raises ChannelRefused."""
     dialler, listener = TlsChannel(in_force.dialling, False), TlsChannel(in_force.accepting, True)
     dialler.begin()

@@ -23,6 +23,7 @@ from broker_plugin.node.link_tls import LinkTls
 from broker_plugin.node.peer_alarms import PeerAlarms
 from broker_plugin.node.peer_protocol import Admit, OnReader, PeerProtocol, admit_all
 from broker_plugin.node.refusals import PeerRefusals
+from ha.messages.framing import Framer
 from ha.messages.greeting import Hello
 from ha.messages.proof import NONCE, PEER, DiallerProof, LinkSecrets, ListenerProof
 from ha.messages.seals import LONG, Sealer, hash_of
@@ -100,7 +101,8 @@ class SealedStream:
         empty = encode(Entries(message.generation, message.session, message.commit, b""))
         size = len(frame)
         length = _BIN16.pack(0xC5, size) if size < 1 << 16 else _BIN32.pack(0xC6, size)
-        found = sealer.seal_long(empty[: -len(_NO_BYTES)] + length, frame, self._hash(frame))
+        hashed = b"" if isinstance(sealer, Framer) else self._hash(frame)
+        found = sealer.seal_long(empty[: -len(_NO_BYTES)] + length, frame, hashed)
         return found if size >= LARGE else [b"".join(found)]
 
     def _hash(self, frame: bytes) -> bytes:

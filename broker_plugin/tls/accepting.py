@@ -1,7 +1,7 @@
 """TlsDoor: a connection that has come and is to be encrypted, until its handshake is over.
 
 Promise: each connection is encrypted by what is in force when it comes; and who does not finish the handshake keeps no
-one out. A connection is counted from its first moment (``Newcomers``), its handshake has an end in time, and of those
+one out. A connection is counted from its first moment (``Handshakes``), its handshake has an end in time, and of those
 that fail, one line in a while stands in the log, with the address and the reason.
 
 It is accepted in plain and then upgraded. So its address is known when the handshake fails, and a reload holds for
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -20,6 +21,7 @@ from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.seldom import Seldom
 from broker_plugin.logs.tls_events import TlsRefused
+from broker_plugin.tls.peer_certificate import certificate_of
 
 log = logging.getLogger("txha.tls")
 HANDSHAKE_SECONDS = 10.0
@@ -29,11 +31,12 @@ SHUTDOWN_SECONDS = 5.0
 MOST_HELD = 1 << 18
 """Bytes that come behind a handshake before the connection's protocol is there: a record or two."""
 TOO_LATE = f"it has not finished its handshake within {HANDSHAKE_SECONDS:g} s"
+EXPIRED = "its certificate is not accepted: certificate has expired"
 ContextInForce = Callable[[], ssl.SSLContext]
 """The one for a connection that comes now"""
 
 
-class Newcomers(Protocol):
+class Handshakes(Protocol):
     """Who counts connections that are in their handshake, and closes those that have to make room (``abort``)."""
 
     def arrive(self, door: TlsDoor, transport: asyncio.BaseTransport) -> bool:
@@ -69,7 +72,7 @@ class TlsDoor(GuardedProtocol):
         guard: Guard,
         context: ContextInForce,
         make: Callable[[], GuardedProtocol],
-        newcomers: Newcomers,
+        newcomers: Handshakes,
         refusals: TlsRefusals,
     ) -> None:
         self.guard = guard
@@ -132,13 +135,18 @@ class TlsDoor(GuardedProtocol):
                 ssl_handshake_timeout=2 * HANDSHAKE_SECONDS,  # the deadline comes first
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS,
             )
+            if secured is None or secured.get_extra_info("ssl_object") is None:
+                raise ConnectionResetError  # uvloop does not say so where the connection was aborted
         except OSError as error:  # of which ssl.SSLError is one
             if not self._aborted:
                 self._refusals.refused(address, why(error))
             return
         finally:
             self._leave()
-        if secured is not None:
+        if _has_expired_since(secured):
+            self._refusals.refused(address, EXPIRED)
+            secured.abort()
+        else:
             between.hand_over(secured, self._make)
 
 
@@ -160,6 +168,14 @@ class _Begun(ssl.SSLContext):
         """As the real one's, after what was said."""
         incoming.write(self._said)
         return self._real.wrap_bio(incoming, outgoing, *args, **kwargs)
+
+
+def _has_expired_since(secured: asyncio.Transport) -> bool:
+    """Whether a session of TLS 1.2 is resumed, which is not verified again, whose client's certificate has expired."""
+    if not secured.get_extra_info("ssl_object").session_reused:
+        return False
+    found = certificate_of(secured)
+    return found is not None and found.not_after < time.time()
 
 
 class _Between(GuardedProtocol):

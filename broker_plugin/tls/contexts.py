@@ -4,7 +4,7 @@ Promise: what is in force is a whole: a certificate, its key and its authorities
 other. Where other files cannot be used, everything stays as it was.
 
 A context is asked for anew for each connection, so what is loaded holds for all later ones. There are no session
-tickets: a client of a former connection proves itself again, by what is trusted now.
+tickets, and a session that is resumed without one (TLS 1.2) is of the same context: none outlives a reload.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Asking = Literal["ignore", "ask", "require"]
 _VERIFY = {"ignore": ssl.CERT_NONE, "ask": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 
 
-class InForce(NamedTuple):
+class CertificatesInForce(NamedTuple):
     """What connections are made with. ``clients``: by what is asked of them; ``accepting`` and ``dialling``: the two
     ends between nodes, which both prove themselves. The name in a peer's certificate is for the caller to compare."""
 
@@ -39,25 +39,25 @@ class Contexts:
 
     def __init__(self, files: TlsFiles) -> None:
         self.files = files
-        self.check: Callable[[InForce], object] = lambda found: None
+        self.check: Callable[[CertificatesInForce], object] = lambda found: None
         self._in_force = prepared(files)
 
     @property
-    def in_force(self) -> InForce:
+    def in_force(self) -> CertificatesInForce:
         """What holds for connections that come now."""
         return self._in_force
 
-    def use(self, prepared: InForce) -> InForce:
+    def use(self, prepared: CertificatesInForce) -> CertificatesInForce:
         """This holds for every connection that comes from now on; returns what was in force."""
         former, self._in_force = self._in_force, prepared
         return former
 
-    def reload(self) -> InForce:
+    def reload(self) -> CertificatesInForce:
         """What stands in the files now holds from now on; returns what was in force. Raises TlsError, with nothing
         changed. It reads files: where a disk may hang, call ``prepared`` in a thread, and ``use`` then."""
         return self.use(self.prepared())
 
-    def prepared(self) -> InForce:
+    def prepared(self) -> CertificatesInForce:
         """What stands in the files, ready to be used. Raises TlsError."""
         found = prepared(self.files)
         self.check(found)
@@ -81,7 +81,7 @@ class Contexts:
         return self._in_force.material.not_after
 
 
-def prepared(files: TlsFiles) -> InForce:
+def prepared(files: TlsFiles) -> CertificatesInForce:
     """What stands in these files, ready to be used. Raises TlsError."""
     material = read(files)
     try:
@@ -92,7 +92,7 @@ def prepared(files: TlsFiles) -> InForce:
         raise TlsError(f"the certificate in {files.certificate} cannot be used: {error}") from None
     if read(files) != material:
         raise TlsError(f"{files.certificate} and the files that belong to it changed while they were read: try again")
-    return InForce(material, clients, accepting, dialling)  # type: ignore[arg-type]
+    return CertificatesInForce(material, clients, accepting, dialling)  # type: ignore[arg-type]
 
 
 def _context(files: TlsFiles, material: Material, server: bool, verify: ssl.VerifyMode) -> ssl.SSLContext:

@@ -15,7 +15,7 @@ it, and what a reader proves does not make it a peer. The listener answers with 
 to know. So two secrets can be valid while one takes the other's place.
 
 Over TLS the certificates of both ends can stand in for the secret: then ``CERTIFIED`` is proved in its place, which
-everybody knows, and messages are framed and not sealed. It counts nowhere else. A listener that speaks TLS only says
+is no secret, and messages are framed and not sealed. It counts nowhere else. A listener that speaks TLS only says
 ``ONLY_TLS`` to one that waits for its challenge.
 
 Pure: nonces come from the shell, and must be random.

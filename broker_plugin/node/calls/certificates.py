@@ -11,7 +11,7 @@ from typing import Any
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.tls_events import CertificateInForce
 from broker_plugin.node.calls.actions import ActionContext, ActionFailed
-from broker_plugin.tls.contexts import Contexts, InForce
+from broker_plugin.tls.contexts import CertificatesInForce, Contexts
 from broker_plugin.tls.files import TlsError
 from txobserver.actions import ReloadCertificates
 
@@ -28,7 +28,7 @@ class Certificates:
     def __init__(self, contexts: Contexts | None) -> None:
         self.on_change: Callable[[bool], object] = lambda read: None
         self._contexts = contexts
-        self._former: tuple[str, InForce] | None = None
+        self._former: tuple[str, CertificatesInForce] | None = None
 
     def initial(self, name: str) -> ReloadCertificates:
         """There is nothing to say of it."""

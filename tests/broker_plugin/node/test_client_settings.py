@@ -49,6 +49,16 @@ def test_a_node_says_where_clients_are_passed_on_by_tls(tmp_path: Path) -> None:
     assert with_tls(greeting("c", "a", "h", 1), plain).amqps_port == 0
 
 
+@pytest.mark.parametrize("key", ["amqp.tls_port", "listeners.l.tls"])
+def test_clients_of_a_host_broker_cannot_come_by_tls(tmp_path: Path, key: str) -> None:
+    """They would be passed on to it in clear."""
+    given = {f"tls.{name}": str(tmp_path / name) for name in ("certificate", "key", "authority")}
+    given |= {"amqp.tls_port": "5671"} if key == "amqp.tls_port" else {"listeners.l.port": "5673", key: "true"}
+    assert load_config(write(tmp_path), given)
+    with pytest.raises(ConfigError, match=f"{key} cannot be with a host broker"):
+        load_config(write(tmp_path), {**given, "host": {"socket": "s"}})
+
+
 @pytest.mark.parametrize(("asking", "read"), [("ignore", None), ("ask", "dns"), ("require", "dns")])
 def test_no_certificate_logs_in_where_none_is_asked_for(tmp_path: Path, asking: str, read: str | None) -> None:
     files = {f"tls.{key}": str(tmp_path / key) for key in ("certificate", "key", "authority")}

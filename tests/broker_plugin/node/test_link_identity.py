@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -19,8 +20,9 @@ from broker_plugin.tls.contexts import Contexts
 from broker_plugin.tls.files import TlsError, TlsFiles
 from ha.messages.proof import CERTIFIED, PEER, READER
 from recovery.certificate_names import CLIENT, CertificateName
+from recovery.tls_channel import ChannelRefused, TlsChannel
 from tests.support.guards import strict_guard
-from tests.support.link_certificates import Authority, Files
+from tests.support.link_certificates import Authority, Files, TestContexts
 
 SECRET, OTHER = "the-first-secret-of-this-cluster-of-tests", "a-secret-for-readers-only-of-some-length"
 TOML = """
@@ -85,6 +87,36 @@ def test_one_of_another_authority_is_refused_too(tmp_path: Path, authority: Auth
     given = config(tmp_path, other, "tls = true")
     with pytest.raises(ConfigError, match="signed by none of the authorities"):
         link_credentials(given, contexts_of(given.tls))
+
+
+def met(dialler: ssl.SSLContext, listener: ssl.SSLContext) -> None:
+    """As both ends of one connection. Raises ChannelRefused."""
+    one, other = TlsChannel(dialler, False), TlsChannel(listener, True)
+    one.begin()
+    for _ in range(9):
+        other.take(one.outgoing())
+        one.take(other.outgoing())
+
+
+def test_what_is_in_force_takes_neither_end_without_a_certificate_that_counts(
+    tmp_path: Path, authority: Authority
+) -> None:
+    contexts = Contexts(TlsFiles(*authority.node("a")))
+    met(contexts.dialling(), contexts.accepting())
+    nothing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    nothing.check_hostname = False
+    nothing.load_verify_locations(authority.path)
+    with pytest.raises(ChannelRefused, match="it shows no certificate"):
+        met(nothing, contexts.accepting())
+    other = Authority(tmp_path, "other").node("a")._replace(authority=authority.path)
+    with pytest.raises(ChannelRefused, match="signed by none of the authorities"):
+        met(TestContexts(other).dialling(), contexts.accepting())
+    with pytest.raises(ChannelRefused, match="signed by none of the authorities"):
+        met(contexts.dialling(), TestContexts(other).accepting())
+    older = TestContexts(authority.node("a")).dialling()
+    older.minimum_version = older.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ChannelRefused, match="no version of TLS that is allowed here"):
+        met(older, contexts.accepting())
 
 
 def test_one_that_is_loaded_later_is_refused_as_well_and_the_former_stays(tmp_path: Path, authority: Authority) -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from broker_plugin.node import links as links_module
 from broker_plugin.node.links import FIRST_DELAY, LARGE, LAST_DELAY, SHARED, Links, PeerAddress, SealedStream
 from broker_plugin.node.peer_protocol import MAX_HELLO, MAX_MESSAGE, PeerProtocol
+from ha.messages.framing import Framer, Unframer
 from ha.messages.greeting import WIRE_VERSION, Hello
 from ha.messages.proof import MAX_UNPROVEN, ListenerProof
 from ha.messages.seals import LONG, Sealer, Unsealer
@@ -389,3 +390,22 @@ async def test_who_connects_when_only_the_node_s_own_descriptors_are_left_is_not
     assert asked == [transport] and transport.aborted and transport.written == b"" and not links._in
     protocol.data_received(b"\xff\xff\xff\xff")
     assert transport.written == b"" and protocol.session is None
+
+
+@pytest.mark.parametrize("size", [0, LONG - 1, LONG, LARGE, 1 << 16, SHARED + 1])
+def test_over_tls_a_frame_is_neither_hashed_nor_sealed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is received is the same; it comes in pieces, as from any network."""
+    monkeypatch.setattr(links_module, "hash_of", None)
+    frame = bytes(size)
+    parts = [*SealedStream().parts(Framer(), Entries(1, 7, 0, frame)), Framer().seal(encode(Commit(1, 1, 1)))]
+    wanted = [encode(Entries(1, 7, 0, frame)), encode(Commit(1, 1, 1))]
+    assert sum(map(len, parts)) == sum(4 + len(each) for each in wanted)
+    said, unframer, buffer, found = b"".join(parts), Unframer(), bytearray(), []
+    for at in range(0, len(said), 1 + len(said) // 7):
+        buffer += said[at : at + 1 + len(said) // 7]
+        while (one := unframer.message(buffer, 0, MAX_MESSAGE)) is not None:
+            found.append(one[0])
+            del buffer[: one[1]]
+    assert found == wanted
+    with pytest.raises(ValueError, match="a message of 9 bytes"):
+        unframer.message(bytearray((9).to_bytes(4, "big")), 0, 8)

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from broker_plugin.amqp.protocol.introductions import (
 from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.node import proxy
 from broker_plugin.node.descriptors import Room
-from broker_plugin.node.passing import PassOn, Verdict
+from broker_plugin.node.passing import PassOn, PrimarySide, Verdict
 from broker_plugin.node.passing_tls import PassingRefusals, SecureWay
 from broker_plugin.node.proxy import FrontDoor
 from broker_plugin.tls.names import CLIENT, NODE
@@ -209,6 +210,38 @@ async def test_who_stands_in_the_primarys_place_hears_nothing(net: Net, who: str
     assert HEADER not in heard and ASK not in heard and b"TXHA" not in heard
     backup.passes_on_to(await net.primary())
     assert await reader.readexactly(5) == b"start", "it waits, and is passed on to the primary"
+
+
+def test_what_another_still_says_is_not_answered() -> None:
+    """Its challenge may have come with the end of the handshake."""
+
+    class Other:
+        def __init__(self) -> None:
+            self.written, self.aborted = b"", False
+
+        def get_extra_info(self, name: str) -> Any:
+            return self if name == "ssl_object" else None
+
+        def getpeercert(self) -> dict[str, Any]:
+            return {"subjectAltName": (("URI", "txha://c/node/q"),)}
+
+        def write(self, data: bytes) -> None:
+            self.written += data
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    told, other = Told(), Other()
+    secure = SecureWay(LOOPBACK, 1, "p", "c", Introducer("b", KEY), dict[str, Any])
+    target = PassOn(LOOPBACK, 1, 1, None, "p", secure)
+    side: Any = PrimarySide.__new__(PrimarySide)
+    side.guard, side.target, side._introduction = strict_guard(), target, target.introduction(None, ClientWay(True))
+    side._reached = side._closed = side._wrong = False
+    side._door = SimpleNamespace(not_passed_on=lambda primary, why: told.failed("", primary, why))
+    side.connection_made(other)
+    side.data_received(b"TXHA 1 " + 32 * b"0" + b"\r\n")
+    assert other.aborted and not other.written
+    assert told.lines == [("failed", "its certificate is that of node q of the cluster")]
 
 
 @pytest.mark.parametrize("keys", [(KEY,), ()], ids=["by the secret", "by the certificate"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -86,6 +88,7 @@ class Listening:
 
     async def __aexit__(self, *exception: object) -> None:
         self.server.close()
+        assert not self.guard.errors
 
     def _door(self) -> TlsDoor:
         context = lambda: self.contexts.clients(self.asking)  # noqa: E731
@@ -179,6 +182,60 @@ def test_a_reload_holds_for_connections_that_come_from_then_on(play: Callable[..
         writer.close()
 
     play(scene)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_session_outlives_a_reload(play: Callable[..., None], version: ssl.TLSVersion) -> None:
+    async def scene(listening: Listening) -> None:
+        ours = listening.authority
+        context = ours.client(ours.issue("alice"), maximum_version=version, minimum_version=version)
+        session, _ = await asyncio.to_thread(_echoed, listening.port, context, None)
+        listening.contexts.reload()
+        assert (await asyncio.to_thread(_echoed, listening.port, context, session))[1] is False
+        assert listening.names == ["alice", "alice"]
+
+    play(scene, "require")
+
+
+def test_no_session_is_resumed_by_a_ticket(play: Callable[..., None]) -> None:
+    async def scene(listening: Listening) -> None:
+        version = ssl.TLSVersion.TLSv1_3
+        context = listening.authority.client(minimum_version=version)
+        session, _ = await asyncio.to_thread(_echoed, listening.port, context, None)
+        assert session is None or not session.has_ticket
+        assert (await asyncio.to_thread(_echoed, listening.port, context, session))[1] is False
+
+    play(scene)
+
+
+def test_a_session_whose_certificate_has_expired_is_not_resumed(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TLS 1.2 resumes without a ticket, and verifies no one then."""
+
+    async def scene(listening: Listening) -> None:
+        ours, version = listening.authority, ssl.TLSVersion.TLSv1_2
+        context = ours.client(ours.issue("alice"), maximum_version=version)
+        session, _ = await asyncio.to_thread(_echoed, listening.port, context, None)
+        session, again = await asyncio.to_thread(_echoed, listening.port, context, session)
+        assert again
+        now = time.time() + 3 * 86400
+        monkeypatch.setattr(accepting.time, "time", lambda: now)
+        with pytest.raises((OSError, AssertionError)):
+            await asyncio.to_thread(_echoed, listening.port, context, session)
+        assert listening.names == ["alice", "alice"]
+
+    play(scene, "require")
+    assert accepting.EXPIRED in caplog.text
+
+
+def _echoed(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool]:
+    """The session in the end, and whether it was resumed."""
+    plain = socket.create_connection(("127.0.0.1", port), 20)
+    with context.wrap_socket(plain, server_hostname="localhost", session=session) as client:
+        client.sendall(b"hello")
+        assert client.recv(10) == b"hello"
+        return client.session, bool(client.session_reused)
 
 
 @pytest.mark.parametrize("asking", ["ask", "require"])
@@ -283,22 +340,27 @@ def test_one_that_keeps_silent_has_an_end(
     assert "it has not finished its handshake" in caplog.text
 
 
-def test_one_that_keeps_silent_makes_room(play: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01"])
+def test_one_that_keeps_silent_makes_room(
+    play: Callable[..., None], said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     """And the bound says so, not a line for each of them."""
 
     async def scene(listening: Listening) -> None:
         listening.newcomers.most = 2
         silent = [await asyncio.open_connection("127.0.0.1", listening.port) for _ in range(5)]
+        for _, writer in silent:
+            writer.write(said)
         assert await listening.echo(listening.authority.client()) == b"hello"
         await until(lambda: len(listening.newcomers.there) <= 2)
         ended = [asyncio.ensure_future(reader.read()) for reader, _ in silent]
         await until(lambda: sum(each.done() for each in ended) >= 3)
+        assert "cannot be encrypted" not in caplog.text
         for each, (_, writer) in zip(ended, silent, strict=True):
             each.cancel()
             writer.close()
 
     play(scene)
-    assert "cannot be encrypted" not in caplog.text
 
 
 def test_one_that_goes_in_its_handshake_leaves_nothing(play: Callable[..., None]) -> None:
@@ -310,6 +372,40 @@ def test_one_that_goes_in_its_handshake_leaves_nothing(play: Callable[..., None]
         await until(lambda: listening.newcomers.came == 2 and not listening.newcomers.there)
 
     play(scene)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_client_may_go_at_any_byte_of_its_handshake(play: Callable[..., None], reset: bool) -> None:
+    async def scene(listening: Listening) -> None:
+        context = listening.authority.client(listening.authority.issue("alice"))
+        cuts = [1, 5, 6, 100, 300, 516, 517, 518, 530, 600, 700, 900, 1200, 1300, 1400, 2000]
+        for cut in cuts:
+            await asyncio.to_thread(_cut, listening.port, context, cut, reset)
+        await until(lambda: listening.newcomers.came == len(cuts) and not listening.newcomers.there)
+        await until(lambda: all(each.lost for each in listening.made))
+        assert await listening.echo(context) == b"hello"
+
+    play(scene, "require")
+
+
+def _cut(port: int, context: ssl.SSLContext, most: int, reset: bool) -> None:
+    """Shake hands and speak, and go after so many bytes."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    secured = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", port), 20) as connected:
+        if reset:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        while most > 0:
+            try:
+                secured.do_handshake()
+                secured.write(b"x" * 100)
+            except ssl.SSLWantReadError:
+                pass
+            said = outgoing.read()[:most]
+            most -= len(said)
+            connected.sendall(said)
+            if most > 0 and not incoming.write(connected.recv(1 << 16)):
+                return
 
 
 def test_a_node_dials_by_what_is_in_force(play: Callable[..., None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from datetime import timedelta
 from pathlib import Path
 
@@ -99,3 +100,12 @@ def test_a_chain_may_stand_behind_the_certificate_and_others_before_the_authorit
     leaf = authority.issue("other").certificate.read_bytes()
     mixed.write_bytes("# Bäume\n".encode() + leaf + authority.file.read_bytes())
     Contexts(good._replace(authority=mixed))
+
+
+def test_tls_1_2_is_the_oldest_and_between_nodes_both_prove_themselves(authority: Authority) -> None:
+    """OpenSSL's own level of security may refuse older versions as well, and does not everywhere."""
+    in_force = Contexts(authority.issue("node-1")).in_force
+    mutual = [in_force.accepting, in_force.dialling]
+    assert {each.minimum_version for each in in_force.clients.values()} == {ssl.TLSVersion.TLSv1_2}
+    assert {each.minimum_version for each in mutual} == {ssl.TLSVersion.TLSv1_3}
+    assert [each.verify_mode for each in mutual] == [ssl.CERT_REQUIRED] * 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_plugin.tls.names import CertificateName, common_name, name_of_peer, name_of_uris
+from broker_plugin.tls.names import CertificateName, common_name, name_of_peer, name_of_uris, names_a_client, node_shown
 
 
 @pytest.mark.parametrize("name", ["node-1", "a b/c?d#e%41", "Zoë", "..", "txha://x/node/y"])
@@ -40,3 +40,19 @@ def test_the_common_name_is_one() -> None:
     assert common_name({"subject": one}) == "bob"
     assert common_name({"subject": (*one, (("commonName", "eve"),))}) is None
     assert common_name({}) is None
+
+
+def shown(*uris: str) -> dict[str, object]:
+    return {"subjectAltName": tuple(("URI", uri) for uri in uris)}
+
+
+def test_a_node_of_the_cluster_is_what_its_uri_says_and_nothing_else() -> None:
+    node, client = CertificateName("node", "c", "n").uri, CertificateName("client", "c", "n").uri
+    reader, other = CertificateName("reader", "c", "n").uri, CertificateName("node", "d", "n").uri
+    assert node_shown(shown(node), "c") == "n"
+    for certificate in (shown(client), shown(reader), shown(other), shown(node, node), shown(), {}, None):
+        assert node_shown(certificate, "c") is None
+    assert [names_a_client([uri], "c") for uri in (client, node, reader)] == [True, False, False]
+    assert names_a_client([], "c") and names_a_client(["https://example.org"], "c")
+    assert not names_a_client([CertificateName("client", "d", "n").uri], "c")
+    assert not names_a_client([client, client], "c") and not names_a_client(["txha:x"], "c")

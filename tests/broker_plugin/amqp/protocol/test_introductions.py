@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,6 +192,13 @@ def test_one_that_came_in_clear_has_no_name() -> None:
     assert Introductions("p", [KEY]).read(way_line(ClientWay()), NONCE, ENCRYPTED).way == ClientWay()
     forged = way_line(ClientWay(False, "bob"))
     assert b" clear bob " in forged and "none that a node makes" in refused_by(forged, ENCRYPTED)
+
+
+@pytest.mark.parametrize("name", [b"%62ob", b"b%6Fb", b"a/b", b"%ff", b"%2d"])
+def test_a_name_has_one_form(name: bytes) -> None:
+    text = b"TXHA 2 n p 192.0.2.1 1 tls " + name + b" "
+    line = text + hmac.digest(KEY, NONCE + b" " + text, "sha256").hex().encode() + b"\r\n"
+    assert "none that a node makes" in refused_by(line, ENCRYPTED)
 
 
 def test_a_way_is_believed_on_an_encrypted_connection_alone() -> None:
