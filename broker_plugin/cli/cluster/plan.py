@@ -275,6 +275,11 @@ def _check_store(entry: NodeEntry, identifier: str) -> None:
 
 def _check_door(config: NodeConfig, door: int | None, count: int) -> None:
     """Each node needs ports of its own. Raises ClusterError."""
+    if config.amqp.tls_port is not None and count > 1:
+        raise ClusterError(
+            "amqp.tls_port cannot be set for a local cluster of several nodes: set it in the file of each node, and "
+            "start that with `txha node`"
+        )
     if config.http is None:
         return
     if config.http.port != door:

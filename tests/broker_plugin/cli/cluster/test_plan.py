@@ -227,6 +227,11 @@ def free_neighbours(port: int) -> int:
         (65535, [], "ports 65535 to 65536 are out of range; choose another --http-port"),
         (-1, [], "choose another --http-port"),
         (None, ["http.metrics_port=9"], "http.port cannot be set for a local cluster"),
+        (
+            None,
+            ["amqp.tls_port=9", "tls.certificate=a", "tls.key=b", "tls.authority=c"],
+            "amqp.tls_port cannot be set for a local cluster of several nodes",
+        ),
     ],
 )
 def test_doors_that_cannot_be(

@@ -32,7 +32,7 @@ def test_they_are_made_into_what_is_declared(operation: str, given: Any, name: s
 @pytest.mark.parametrize(
     ("operation", "given", "said"),
     [
-        ("format", {}, "no action 'format'; there are flag, hook, listener, log_level"),
+        ("format", {}, "no action 'format'; there are certificates, flag, hook, listener, log_level"),
         ("log_level", {"level": ["loud"]}, r"'log_level' takes level \(debug or info or warning or error\): Invalid"),
         ("log_level", {}, "missing required field `level`"),
         ("log_level", {"level": ["info", "debug"]}, "'level' is given 2 times"),
