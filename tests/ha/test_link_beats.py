@@ -77,6 +77,15 @@ def test_who_was_stopped_judges_nobody_before_it_has_read_what_came() -> None:
     assert rig.down, "and nothing more has come"
 
 
+def test_nor_where_nothing_had_come_before_for_most_of_the_deadline() -> None:
+    """``link_judged_by_a_node_that_was_stopped``: what counts of the stop would be enough, and was not silent."""
+    rig = Rig()
+    rig.run(0.6)
+    rig.tick(5.0, comes=True, first=False)
+    rig.run(0.7)
+    assert not rig.down
+
+
 def test_of_a_long_step_as_much_counts_as_of_one_in_which_every_peer_may_have_spoken() -> None:
     """Nothing has come in it: the verdict is put off, and not for longer than that."""
     rig = Rig()

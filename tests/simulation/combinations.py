@@ -156,7 +156,7 @@ def primary_oversleeps(cluster: Cluster, chance: random.Random) -> Ending | None
 
 
 def stopped_for_a_deadline(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """A node is stopped for nearly as long as a link may be silent, four times; its peers have beaten meanwhile."""
+    """A node is stopped for about as long as a link may be silent, four times; its peers have beaten meanwhile."""
     process = serving_primary(cluster)
     if process is None or len(cluster.processes) < 2:
         return None
@@ -167,7 +167,7 @@ def stopped_for_a_deadline(cluster: Cluster, chance: random.Random) -> Ending | 
             steps.pause(process, seconds)
 
     for _ in range(4):
-        seconds = deadline * chance.uniform(0.75, 1.0)
+        seconds = deadline * chance.uniform(0.9, 1.1)
         steps.after(at, lambda s=seconds: stop(s))  # type: ignore[misc]
         at += seconds + chance.uniform(0.05, 0.3)
     return steps.end
