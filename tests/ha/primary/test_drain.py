@@ -13,8 +13,10 @@ from txobserver.events import Configure
 from txobserver.ports.ledger import Served
 
 
-def with_clients(clients: int, undecided: int) -> tuple[MemoryCluster, MemoryNode, MemoryNode, MemoryNode]:
-    cluster = declared("q")
+def with_clients(
+    clients: int, undecided: int, lease: float = 1.0
+) -> tuple[MemoryCluster, MemoryNode, MemoryNode, MemoryNode]:
+    cluster = declared("q", lease_ttl=lease, renew_every=lease / 5)
     primary, chosen, other = cluster.primary, *backups_of(cluster)
     primary.host.served = Served(clients, undecided)
     for node in cluster.nodes.values():
@@ -78,7 +80,8 @@ def test_the_lease_is_renewed_meanwhile() -> None:
 
 @pytest.mark.parametrize("gone", ["during the drain", "behind it"])
 def test_a_successor_that_goes_leaves_the_role_to_any(gone: str) -> None:
-    cluster, primary, chosen, other = with_clients(1, 1)
+    """No node waits for the lease to end, which here takes an hour."""
+    cluster, primary, chosen, other = with_clients(1, 1, lease=3600.0)
     hand_over(primary, chosen, "promote")
     cluster.pause(0.1)
     if gone == "behind it":
