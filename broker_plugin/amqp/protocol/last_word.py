@@ -6,7 +6,8 @@ That is more than the order of bytes. The libraries of clients drop an answer th
 connection.close: the program gets the error of the close, and not the commit-ok before it. So a client that was just
 answered must have heard the answer before it may be told that what was not answered was not done. It has, when
 something comes behind the answer on the same channel: a program waits for the outcome of what it asks there, and goes
-on then. The last word waits for that, and says that outcomes may be unknown if nothing comes in time. A channel on
+on then. The last word waits for that, and if nothing comes in time, it names the channels on which outcomes may be
+unknown. A channel on
 which something came while an answer was on its way shows nothing by what comes on it: it is told the same.
 
 What breaks a simpler version: ``answered_and_closed_in_one_go``, ``answers_forgotten_behind_not_done``.
@@ -73,7 +74,7 @@ class LastWord:
         if not self.waits:
             return b""
         assert self._error is not None
-        return self._say(Forced(self._error.reason, True))
+        return self._say(Forced(self._error.reason, False, {abs(number) for number in self._unheard}))
 
     def forget(self, output: list[bytes]) -> list[bytes]:
         """What of this is sent all the same, where nothing of it may be told any more: this word, if it is the last."""
@@ -86,5 +87,5 @@ class LastWord:
 
     def _say(self, error: Forced) -> bytes:
         self._said = True
-        told = Forced(error.reason, error.undecided or self.answers_lost)
+        told = Forced(error.reason, True) if self.answers_lost else error
         return encode_close(commands.Connection.Close, told, 0)

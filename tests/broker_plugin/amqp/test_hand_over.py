@@ -6,7 +6,14 @@ import pytest
 from pamqp import frame
 from pamqp.commands import Basic, Channel, Confirm, Connection, Queue, Tx
 
-from broker_plugin.embedded.errors import LONGEST_REASON, UNANSWERED_NOT_DONE, UNANSWERED_UNKNOWN, Forced
+from broker_plugin.embedded.errors import (
+    LONGEST_LIST,
+    LONGEST_REASON,
+    UNANSWERED_NOT_DONE,
+    UNANSWERED_UNKNOWN,
+    UNANSWERED_UNKNOWN_ON,
+    Forced,
+)
 from tests.broker_plugin.amqp.peer import Peer, publish
 from txobserver.ports.ledger import Served
 
@@ -159,8 +166,10 @@ def test_a_client_that_comes_during_the_drain_is_refused() -> None:
 
 
 def test_a_long_reason_leaves_room_for_the_word() -> None:
-    for undecided, word in ((False, UNANSWERED_NOT_DONE), (True, UNANSWERED_UNKNOWN)):
-        text = Forced("x" * 1000, undecided).reply_text
+    most = [int("1" * LONGEST_LIST)]
+    cases = (False, (), UNANSWERED_NOT_DONE), (True, (), UNANSWERED_UNKNOWN), (False, most, "elsewhere it was not done")
+    for undecided, but, word in cases:
+        text = Forced("x" * 1000, undecided, but).reply_text
         assert word in text and len(text) <= 255 and "x" * LONGEST_REASON in text
 
 
@@ -229,6 +238,16 @@ def test_what_comes_behind_the_answer_shows_that_it_was_heard(how: str) -> None:
         peer.connection.receive(said[3:])
         (close,) = peer.frames()
     assert UNANSWERED_NOT_DONE in close
+
+
+def test_the_channels_are_named_of_which_nothing_is_known() -> None:
+    peer = answered()
+    peer.send(2, Channel.Open())
+    peer.frames()
+    closed(peer)
+    peer.send(2, Tx.Commit())
+    peer.connection.part()
+    assert f"{UNANSWERED_UNKNOWN_ON}1: elsewhere it was not done" in peer.frames()[0]
 
 
 def test_what_comes_on_another_channel_shows_nothing() -> None:
