@@ -64,7 +64,9 @@ def test_what_ended_around_it_is_counted() -> None:
 
 
 def test_the_last_word_is_found_in_what_a_client_wraps_it_in() -> None:
-    assert told_not_done(RuntimeError(NOT_DONE.reply_text), 1) and not told_not_done(RuntimeError(DOUBTED.reply_text), 1)
+    assert told_not_done(RuntimeError(NOT_DONE.reply_text), 1) and not told_not_done(
+        RuntimeError(DOUBTED.reply_text), 1
+    )
     assert not told_not_done(None, 1) and not told_not_done(ConnectionResetError("reset"), 1)
     try:
         try:
