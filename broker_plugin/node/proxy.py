@@ -60,6 +60,8 @@ class FrontDoor(GuardedProtocol):
     ``logins`` is called with each one that is refused; ``arrivals`` counts those that have not logged in. ``amqp``:
     clients speak AMQP. A host broker may speak any protocol, in which perhaps the server speaks first: then a client is
     passed on at once, and is a newcomer until the primary's first word.
+
+    Many methods: one for each thing that either side of the connection, or the node, reports.
     """
 
     def __init__(

@@ -26,7 +26,10 @@ Operation = Callable[[], Any]
 
 
 class ClientLink:
-    """Both outlets that the broker knows. ``attempts`` are the plain publishes by their confirm numbers."""
+    """Both outlets that the broker knows. ``attempts`` are the plain publishes by their confirm numbers.
+
+    Many methods: one for each thing that the broker tells, and for each that a client does.
+    """
 
     def __init__(self, cluster: Cluster, process: Process, client: Client, chance: random.Random) -> None:
         self.process = process

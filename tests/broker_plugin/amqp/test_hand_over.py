@@ -15,7 +15,7 @@ from broker_plugin.embedded.errors import (
     Forced,
 )
 from tests.broker_plugin.amqp.peer import Peer, publish
-from txobserver.ports.ledger import Served
+from txobserver.ports.ledger import ClientsServed
 
 COMMIT = frame.marshal(Tx.Commit(), 1)
 REASON = "handing over to b"
@@ -47,9 +47,9 @@ def test_a_commit_that_has_begun_is_answered_before_the_last_word() -> None:
     peer = with_queue(Tx.Select())
     peer.connection.receive(publish("q", b"one") + COMMIT)
     assert peer.harness.broker.on_draining()
-    assert peer.harness.broker.served == Served(1, 1)
+    assert peer.harness.broker.served == ClientsServed(1, 1)
     peer.settle()
-    assert peer.harness.broker.served == Served(1, 0)
+    assert peer.harness.broker.served == ClientsServed(1, 0)
     (commit_ok,) = closed(peer)
     assert "Tx.CommitOk" in commit_ok, "the client has to hear it before the last word"
     peer.connection.receive(publish("q", b"of the next one") + COMMIT)
@@ -63,7 +63,7 @@ def test_a_commit_that_comes_during_the_drain_is_not_done() -> None:
     peer.harness.broker.on_draining()
     peer.connection.receive(COMMIT)
     peer.settle()
-    assert peer.harness.broker.served == Served(1, 0)
+    assert peer.harness.broker.served == ClientsServed(1, 0)
     (close,) = closed(peer)
     assert UNANSWERED_NOT_DONE in close
     peer.connection.receive(COMMIT)
@@ -94,11 +94,11 @@ def test_a_publish_without_its_confirm_is_unknown() -> None:
     peer = with_queue(Confirm.Select())
     peer.connection.receive(publish("q", b"one"))
     peer.harness.broker.on_draining()
-    assert peer.harness.broker.served == Served(1, 1)
+    assert peer.harness.broker.served == ClientsServed(1, 1)
     peer.harness.ledger.commit()
-    assert peer.harness.broker.served == Served(1, 1), "it is confirmed when the turn ends"
+    assert peer.harness.broker.served == ClientsServed(1, 1), "it is confirmed when the turn ends"
     peer.settle()
-    assert peer.harness.broker.served == Served(1, 0)
+    assert peer.harness.broker.served == ClientsServed(1, 0)
     (confirmed,) = closed(peer)
     assert "Basic.Ack" in confirmed and peer.wire.parting == 1
     peer.connection.receive(publish("q", b"two"))
@@ -110,7 +110,7 @@ def test_one_client_s_undecided_commit_is_not_another_s() -> None:
     other = Peer(waits.harness).open()
     waits.connection.receive(publish("q", b"one") + COMMIT)
     waits.harness.broker.on_draining()
-    assert waits.harness.broker.served == Served(2, 1)
+    assert waits.harness.broker.served == ClientsServed(2, 1)
     waits.harness.broker.on_inactive(REASON)
     assert UNANSWERED_UNKNOWN in waits.frames()[-1] and UNANSWERED_NOT_DONE in other.frames()[-1]
 
