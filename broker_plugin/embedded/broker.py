@@ -28,7 +28,7 @@ from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
 from txobserver.outcomes import PreparedBranch
-from txobserver.ports.ledger import Content, Ledger, ClientsServed
+from txobserver.ports.ledger import ClientsServed, Content, Ledger
 from txobserver.rules import CLEAR_VHOST, OF_POLICIES, SET_VHOST
 from txobserver.vhosts import DEFAULT_VHOST
 

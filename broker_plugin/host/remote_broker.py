@@ -27,7 +27,7 @@ from broker_plugin.host.wire import framed
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.outcomes import PreparedBranch
-from txobserver.ports.ledger import Content, Ledger, ClientsServed
+from txobserver.ports.ledger import ClientsServed, Content, Ledger
 
 
 class RemoteBroker:

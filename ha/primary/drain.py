@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from txobserver.ports.ledger import Host, ClientsServed
+from txobserver.ports.ledger import ClientsServed, Host
 
 
 class Drain:

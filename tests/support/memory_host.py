@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from txobserver.configuration import Configured, queue_step
 from txobserver.events import Configure, Message, Removal
 from txobserver.outcomes import PreparedBranch
-from txobserver.ports.ledger import Content, Ledger, ClientsServed, pages
+from txobserver.ports.ledger import ClientsServed, Content, Ledger, pages
 from txobserver.xid import Xid
 
 
