@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from tests.simulation.seen import Cluster, Process
 
 LATENCY = (0.0001, 0.003)
+ON_AND_ON = ("feeder", "keeper")
+"""Clients that publish without waiting for confirms"""
 STALLED = 0.02
 STALL = (0.01, 1.0)
 """How often a client stalls that is sent something, where clients do, and for how many seconds"""
@@ -88,12 +90,13 @@ class Wire:
 
     def _send_back(self, call: Callable[[], None], last: bool) -> None:
         """In order. What a client reads in one go with the last word it does not look at, as libraries of clients do:
-        a client that stalls reads together what came meanwhile."""
-        stalls = self._cluster.stalls is not None and not last and self._cluster.stalls.random() < STALLED
-        stalled = self._cluster.stalls.uniform(*STALL) if stalls and self._cluster.stalls is not None else 0.0
+        a client that stalls reads together what came meanwhile. One that publishes on without waiting for confirms
+        would send while it does not read, which those libraries do not (docs/decisions/drained-handover.md)."""
+        stalls = None if self._name.startswith(ON_AND_ON) else self._cluster.stalls
+        stalled = stalls.uniform(*STALL) if stalls is not None and not last and stalls.random() < STALLED else 0.0
         self._back_at = max(self._world.now + self._chance.uniform(*LATENCY) + stalled, self._back_at)
         read = [True]
-        if self._cluster.stalls is not None:
+        if stalls is not None:
             self._on_the_way = [each for each in self._on_the_way if each[0] >= self._world.now]
             if last:
                 for at, dropped in self._on_the_way:
