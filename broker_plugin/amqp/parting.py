@@ -7,7 +7,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-LAST_WORD_SECONDS = 0.5
+HEARD_SECONDS = 0.5
+"""How long a client that was answered has to say something behind that; then it is told that outcomes may be unknown.
+No other client waits for it: the next primary serves meanwhile."""
+LAST_WORD_SECONDS = 1.0
 LAST_WORD_GLANCE = 0.01
 """How long a server that stops waits for the close-ok of clients that it has closed, and how often it looks."""
 

@@ -16,7 +16,7 @@ from typing import cast
 from broker_plugin.amqp.alarms import Alarms
 from broker_plugin.amqp.arrivals import Arrivals
 from broker_plugin.amqp.certified import certified_user, introduced_user
-from broker_plugin.amqp.parting import heard
+from broker_plugin.amqp.parting import HEARD_SECONDS, heard
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.introductions import Introduced, Reception
@@ -190,6 +190,11 @@ class AmqpProtocol(GuardedProtocol):
         if not self._flushing:
             self._flushing = True
             self.guard.call_soon(self._flush)
+
+    def part_later(self) -> None:
+        """The last word waits so long for the client, and no longer."""
+        if self.connection is not None:
+            self.guard.call_later(HEARD_SECONDS, self.connection.part)
 
     def read_on(self) -> None:
         """Read again, if nothing is in the way."""

@@ -28,7 +28,7 @@ from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
 from txobserver.outcomes import PreparedBranch
-from txobserver.ports.ledger import Content, Ledger, Served
+from txobserver.ports.ledger import ClientsServed, Content, Ledger
 from txobserver.rules import CLEAR_VHOST, OF_POLICIES, SET_VHOST
 from txobserver.vhosts import DEFAULT_VHOST
 
@@ -143,9 +143,9 @@ class EmbeddedBroker(Serving):
         return True
 
     @property
-    def served(self) -> Served:
+    def served(self) -> ClientsServed:
         """How the clients stand."""
-        return Served(len(self._sessions), sum(map(self._undecided, self._sessions)))
+        return ClientsServed(len(self._sessions), sum(map(self._undecided, self._sessions)))
 
     def _undecided(self, session: Session) -> bool:
         """Whether something that has begun for this client has no answer yet."""

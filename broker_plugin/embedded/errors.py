@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from txobserver.configuration import Refusal
 from txobserver.vhosts import parts_of
 
@@ -57,8 +59,11 @@ def not_found(kind: str, name: str) -> AmqpError:
 
 UNANSWERED_NOT_DONE = "unanswered=not-done"
 UNANSWERED_UNKNOWN = "unanswered=unknown"
+UNANSWERED_UNKNOWN_ON = "unanswered=unknown-on:"
 """What the text of a connection that is closed since its node serves no more says for programs: what became of all that
 was asked on it and not answered. The other words are for people."""
+LONGEST_LIST = 70
+"""Characters of the numbers of channels that are named; of more it is said that all are unknown."""
 LONGEST_REASON = 110
 """Characters, so that the word behind it has room in a text of AMQP."""
 
@@ -67,11 +72,15 @@ class Forced(AmqpError):
     """320 for a connection whose node serves clients no more, for this ``reason``.
 
     ``undecided``: something that has begun for it has no answer, so that its outcome is not known to the client.
-    Otherwise nothing that was not answered was done, nor will it be.
+    Otherwise nothing that was not answered was done, nor will it be; but on these channels it may have been.
     """
 
-    def __init__(self, reason: str, undecided: bool) -> None:
-        if undecided:
+    def __init__(self, reason: str, undecided: bool, but: Collection[int] = ()) -> None:
+        listed = ",".join(map(str, sorted(but)))
+        undecided = undecided or len(listed) > LONGEST_LIST
+        if but and not undecided:
+            word = f"{UNANSWERED_UNKNOWN_ON}{listed}: elsewhere it was not done"
+        elif undecided:
             word = f"{UNANSWERED_UNKNOWN}: what was not answered may have been done or not"
         else:
             word = f"{UNANSWERED_NOT_DONE}: what was not answered was not done, and open transactions are rolled back"

@@ -27,11 +27,14 @@ from broker_plugin.host.wire import framed
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.outcomes import PreparedBranch
-from txobserver.ports.ledger import Content, Ledger, Served
+from txobserver.ports.ledger import ClientsServed, Content, Ledger
 
 
 class RemoteBroker:
-    """Implements ``txobserver.ports.ledger.Host``."""
+    """Implements ``txobserver.ports.ledger.Host``.
+
+    Many methods: one for each thing that a host is told, and for each thing that a broker says.
+    """
 
     def __init__(self, say: Say, say_encoded: Callable[[bytes], None]) -> None:
         self._out = say
@@ -101,7 +104,7 @@ class RemoteBroker:
         return False
 
     @property
-    def served(self) -> Served | None:
+    def served(self) -> ClientsServed | None:
         """Not known here."""
         return None
 

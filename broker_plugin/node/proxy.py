@@ -42,7 +42,7 @@ DEADLINE_SECONDS = 15.0
 RETRY_SECONDS = 0.2
 LAST_WORD_SECONDS = 5.0
 """In which a client whose login is refused answers that; then its connection is closed."""
-LAST_WORDS_OF_PRIMARY = 0.2
+LAST_WORDS_OF_PRIMARY = 0.7
 """Seconds in which a client is still passed what the primary of a generation that is over has said: above all how it
 has closed the connection. Then the connection ends."""
 HELD_BYTES = 1 << 14
@@ -63,6 +63,8 @@ class FrontDoor(GuardedProtocol):
     clients speak AMQP. A host broker may speak any protocol, in which perhaps the server speaks first: then a client is
     passed on at once, and is a newcomer until the primary's first word. ``refusals`` tell of clients that could only be
     passed on in clear, and came encrypted.
+
+    Many methods: one for each thing that either side of the connection, or the node, reports.
     """
 
     def __init__(

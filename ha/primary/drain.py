@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from txobserver.ports.ledger import Host, Served
+from txobserver.ports.ledger import ClientsServed, Host
 
 
 class Drain:
@@ -49,6 +49,6 @@ class Drain:
         return max(0.0, now - self.begun_at)
 
     @property
-    def served(self) -> Served | None:
+    def served(self) -> ClientsServed | None:
         """How the clients stand."""
         return self._host.served

@@ -152,6 +152,7 @@ class AioWorkers(threading.Thread):
     ) -> None:
         history = self._history
         attempt = history.begin(name, [message_of(message.body)], on_purpose=plan.roll_back)
+        number = message.channel.number
         try:
             await self._publish(channel, attempt, plan)
             await message.channel.basic_ack(message.delivery_tag or 0)
@@ -166,7 +167,7 @@ class AioWorkers(threading.Thread):
             history.answer(attempt, FAILED)
             raise
         finally:
-            history.interrupted(attempt, raised_not_done())
+            history.interrupted(attempt, raised_not_done(number))
 
     async def _publish(self, channel: AbstractChannel, attempt: Attempt, plan: Plan) -> None:
         for part in plan.parts():

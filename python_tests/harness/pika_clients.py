@@ -173,7 +173,7 @@ class Worker(Client):
                 self._history.answer(attempt, FAILED)
             raise
         finally:
-            self._history.interrupted(attempt, raised_not_done())
+            self._history.interrupted(attempt, raised_not_done(channel.channel_number))
 
     def _publish(self, connection: pika.BlockingConnection, channel: Any, attempt: Attempt, plan: Plan) -> None:
         for part in plan.parts():
@@ -209,4 +209,4 @@ class Feeder(Client):
                 channel.basic_publish("", self._input, body_of(message), PERSISTENT)
                 self._history.answer(attempt, OK)
             finally:
-                self._history.interrupted(attempt, raised_not_done())
+                self._history.interrupted(attempt, raised_not_done(channel.channel_number))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.simulation.branch_checkers import BranchAgreement, LockedStays, OneOutcome, PreparedIsListed, PreparedStays
 from tests.simulation.call_checkers import CallsInOrder
 from tests.simulation.checker import Checker
-from tests.simulation.link_checkers import LinkLife
 from tests.simulation.handover_checkers import Drained
+from tests.simulation.link_checkers import LinkLife
 from tests.simulation.message_checkers import (
     Atomic,
     Counts,

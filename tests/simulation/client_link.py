@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from broker_plugin.amqp.parting import HEARD_SECONDS
 from broker_plugin.embedded.errors import AmqpError, Forced
 from tests.simulation.book import FAILED, OK, Attempt
 from tests.simulation.reference import Deletions
@@ -25,7 +26,10 @@ Operation = Callable[[], Any]
 
 
 class ClientLink:
-    """Both outlets that the broker knows. ``attempts`` are the plain publishes by their confirm numbers."""
+    """Both outlets that the broker knows. ``attempts`` are the plain publishes by their confirm numbers.
+
+    Many methods: one for each thing that the broker tells, and for each that a client does.
+    """
 
     def __init__(self, cluster: Cluster, process: Process, client: Client, chance: random.Random) -> None:
         self.process = process
@@ -37,6 +41,9 @@ class ClientLink:
         self._inbox: deque[tuple[Operation, bool]] = deque()
         self._busy = False
         self._draining = False
+        self._unheard = self._pipelines = False
+        """As of an AMQP channel (``broker_plugin.amqp.protocol.last_word``)"""
+        self._parting: Forced | None = None
         self.not_done = False
         """Whether the client has been told that what was not answered was not done"""
         self.deleting: tuple[str, Deletions] | None = None
@@ -112,6 +119,8 @@ class ClientLink:
     def confirmed(self, delivery_tag: int, multiple: bool, accepted: bool) -> None:
         for tag in [t for t in self.attempts if t == delivery_tag or (multiple and t < delivery_tag)]:
             self._truth.answered(self.process, self.attempts.pop(tag), accepted)
+        self._pipelines = self._pipelines or multiple or self._unheard or self.channel.awaited
+        self._unheard = True
         self.wire.to_client(lambda: self._client.confirmed(delivery_tag, multiple, accepted))
 
     def cancelled(self, consumer_tag: str) -> None:
@@ -140,7 +149,26 @@ class ClientLink:
     def force_close(self, error: Forced) -> None:
         self.wire.served = False
         self._truth.forced(self.process, error.undecided and not self.wire.answers_lost)
-        self.wire.last_word(self._told_last, error.undecided)
+        if error.undecided or not (self._pipelines or (self._unheard and not self._inbox)):
+            self.wire.last_word(self._told_last, error.undecided)
+            return
+        self._parting = error
+        if not self._pipelines:
+            self.wire.parting = lambda: self._part(False)
+        self._world.after(HEARD_SECONDS, lambda: self.process.arrives(lambda: self._part(True)))
+
+    @property
+    def parting(self) -> bool:
+        return self._parting is not None
+
+    def _part(self, undecided: bool) -> None:
+        if self._parting is not None:
+            self._parting = self.wire.parting = None
+            self.wire.last_word(self._told_last, undecided)
+
+    def _tells(self) -> None:
+        self._pipelines = self._pipelines or bool(self._inbox)
+        self._unheard = True
 
     def _told_last(self, undecided: bool) -> None:
         self.not_done = not undecided
@@ -158,6 +186,7 @@ class ClientLink:
         return self._cluster.truth
 
     def _take(self, operation: Operation, waits: bool) -> None:
+        self._unheard = False
         self._inbox.append((operation, waits))
         self._pump()
 
@@ -176,6 +205,7 @@ class ClientLink:
 
     def answered(self) -> None:
         """The next request may begin."""
+        self._tells()
         self._busy = False
         self._pump()
 

@@ -31,7 +31,7 @@ CLOCK_DRIFT = 0.01
 
 class Cluster:
     """Nodes a, b, c, …; a name without a process is a node that is down. ``kept_down``: these are not started.
-    ``trouble``: actions of cluster calls fail and hang at times."""
+    ``trouble``: actions of cluster calls fail and hang at times; ``stalls``: clients stall at times, by this chance."""
 
     name = "simulated"
 
@@ -50,6 +50,7 @@ class Cluster:
         self.releases = releases or {}
         self.kept_down: set[str] = set()
         self.trouble = False
+        self.stalls: random.Random | None = None
         self.lasting = Lasting()
         self.starts = 0
         self.book = Book()

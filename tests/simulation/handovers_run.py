@@ -54,6 +54,7 @@ class HandoversRun(Run):
 
     def _declare(self) -> None:
         super()._declare()
+        self.cluster.stalls = self.world.chance("handovers/stalls")
         self._later()
 
     def _heal(self, faults: Faults) -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from broker_plugin.amqp.parting import heard
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.queues.windows import WindowLimits
@@ -279,6 +280,7 @@ class Process:
     async def _leave(self) -> None:
         await release(self.parts)
         self.parts.shell.stop()
+        await heard(lambda: [link for link in self.cluster.links if link.process is self])
         self.cluster.ended(self)
 
     # -- what the parts tell

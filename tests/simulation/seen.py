@@ -42,6 +42,7 @@ class Cluster(Protocol):
     processes: Any
     releases: dict[str, Release]
     trouble: bool
+    stalls: random.Random | None
     network: Network
     coordination: SimCoordination
 

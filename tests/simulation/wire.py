@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from tests.simulation.seen import Cluster, Process
 
 LATENCY = (0.0001, 0.003)
+ON_AND_ON = ("feeder", "keeper")
+"""Clients that publish without waiting for confirms"""
+STALLED = 0.02
+STALL = (0.01, 1.0)
+"""How often a client stalls that is sent something, where clients do, and for how many seconds"""
 
 
 class Wire:
@@ -31,6 +36,9 @@ class Wire:
         self._last: Callable[[bool], None] | None = None
         self._undecided = False
         self.answers_lost = False
+        self.parting: Callable[[], None] | None = None
+        """Told of what arrives while the last word waits"""
+        self._on_the_way: list[tuple[float, list[bool]]] = []
 
     def to_broker(self, call: Callable[[], None]) -> None:
         """To the broker."""
@@ -39,6 +47,8 @@ class Wire:
         def arrive() -> None:
             if self.served:
                 call()
+            elif self.parting is not None:
+                self.parting()
 
         self._world.after(self._there_at - self._world.now, lambda: self._process.arrives(arrive))
 
@@ -57,7 +67,7 @@ class Wire:
 
     def last_word(self, told: Callable[[bool], None], undecided: bool) -> None:
         """Behind all answers: the connection is closed, and whether something that has begun is undecided."""
-        self._last, self._undecided = told, undecided
+        self._last, self._undecided = told, undecided or self.answers_lost
         self.to_client(lambda: told(self._undecided))
 
     def to_client(self, call: Callable[[], None], read: bool = False) -> None:
@@ -72,16 +82,29 @@ class Wire:
     def _flush(self) -> None:
         self._process.parts.shell.look_at_clock()
         output, self._output = self._output, []
-        for call, generation in output:
+        for at, (call, generation) in enumerate(output):
+            last = self._last is not None and at == len(output) - 1
             if generation is not None and self._up:  # else no client is at the other end any more
                 self._cluster.truth.leaves(self._process, generation)
-            self._send_back(call)
+            self._send_back(call, last)
 
-    def _send_back(self, call: Callable[[], None]) -> None:
-        self._back_at = max(self._world.now + self._chance.uniform(*LATENCY), self._back_at)
+    def _send_back(self, call: Callable[[], None], last: bool) -> None:
+        """In order. What a client reads in one go with the last word it does not look at, as libraries of clients do:
+        a client that stalls reads together what came meanwhile. One that publishes on without waiting for confirms
+        would send while it does not read, which those libraries do not (docs/decisions/drained-handover.md)."""
+        stalls = None if self._name.startswith(ON_AND_ON) else self._cluster.stalls
+        stalled = stalls.uniform(*STALL) if stalls is not None and not last and stalls.random() < STALLED else 0.0
+        self._back_at = max(self._world.now + self._chance.uniform(*LATENCY) + stalled, self._back_at)
+        read = [True]
+        if stalls is not None:
+            self._on_the_way = [each for each in self._on_the_way if each[0] >= self._world.now]
+            if last:
+                for at, dropped in self._on_the_way:
+                    dropped[0] = at < self._back_at
+            self._on_the_way.append((self._back_at, read))
 
         def arrive() -> None:
-            if self._up:
+            if self._up and read[0]:
                 call()
 
         self._world.after(self._back_at - self._world.now, arrive)

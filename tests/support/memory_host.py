@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from txobserver.configuration import Configured, queue_step
 from txobserver.events import Configure, Message, Removal
 from txobserver.outcomes import PreparedBranch
-from txobserver.ports.ledger import Content, Ledger, Served, pages
+from txobserver.ports.ledger import ClientsServed, Content, Ledger, pages
 from txobserver.xid import Xid
 
 
@@ -33,7 +33,7 @@ class MemoryHost:
         self.on_ok: Callable[[str], None] = lambda label: None
         self.drains = True
         self.draining = False
-        self.served: Served | None = Served(0, 0)
+        self.served: ClientsServed | None = ClientsServed(0, 0)
 
     def on_active(self, ledger: Ledger, content: Content) -> None:
         self.ledger, self.content = ledger, content

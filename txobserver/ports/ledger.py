@@ -33,7 +33,7 @@ class Found(NamedTuple):
     """Everything up to this offset is among them; 0: up to the last of them, and there was no more to be read"""
 
 
-class Served(NamedTuple):
+class ClientsServed(NamedTuple):
     """How many ``clients`` are connected, and how many of them are ``undecided``: they wait for the outcome of
     something that has begun, or may have lost the answer to it."""
 
@@ -295,7 +295,7 @@ class Host(Protocol):
         ...
 
     @property
-    def served(self) -> Served | None:
+    def served(self) -> ClientsServed | None:
         """How its clients stand; None if that is not known here."""
         ...
 

@@ -14,7 +14,8 @@ class Answering(ABC):
     """``busy``: a request waits for its answer, and later frames wait for that. ``inner`` is the broker's channel.
 
     ``last_queue`` was declared last; ``listing``: what is left of the list of branches that the client is reading page
-    by page, the next one last.
+    by page, the next one last. ``unheard``: an outcome was told, and nothing has come on the channel since;
+    ``pipelines``: something has come on it while an outcome was on its way (``last_word``).
     """
 
     inner: Channel
@@ -27,6 +28,7 @@ class Answering(ABC):
         self.busy = False
         self.last_queue = ""
         self.listing: list[bytes] = []
+        self.unheard = self.pipelines = False
         self._handling = False
         self._prefixes: dict[str, bytes] = {}
 
@@ -38,9 +40,14 @@ class Answering(ABC):
         """The answer to the request that is waited for (None: it asked for no answer); go on with what waits."""
         self.busy = False
         if frame is not None:
+            self.telling()
             self.send(frame)
         if not self._handling:
             self.go_on()
+
+    @abstractmethod
+    def telling(self) -> None:
+        """An answer is about to be sent."""
 
     def send(self, frame: bytes) -> None:
         """A frame to the client."""

@@ -90,6 +90,17 @@ class AmqpChannel(Answering):
         """Whether the client waits for the outcome of something that has begun."""
         return self.busy or self.inner.awaited
 
+    @property
+    def held(self) -> bool:
+        """Whether something has come that was not carried out."""
+        return bool(self._backlog)
+
+    def telling(self) -> None:
+        """Of an answer of class basic no client is in doubt: it is asked for again."""
+        if self._method >> 16 != BASIC:
+            self.pipelines = self.pipelines or bool(self._backlog)
+            self.unheard = True
+
     # -- frames from the client
 
     def frame(self, kind: int, payload: bytes) -> None:
@@ -106,6 +117,7 @@ class AmqpChannel(Answering):
 
     def _handle(self, kind: int, payload: bytes) -> None:
         self._handling = True
+        self.unheard = False
         try:
             self._dispatch(kind, payload)
         except AmqpError as error:
@@ -222,6 +234,7 @@ class AmqpChannel(Answering):
         """Publish what came in one piece; whether that went well."""
         self._method = PUBLISH_INDEX
         self._handling = True
+        self.unheard = False
         try:
             self._publish(repeated.arguments, properties, body)
         except AmqpError as error:
@@ -339,6 +352,8 @@ class AmqpChannel(Answering):
 
     def confirmed(self, delivery_tag: int, multiple: bool, accepted: bool) -> None:
         """basic.ack or basic.nack."""
+        self.pipelines = self.pipelines or multiple or self.unheard or self.inner.awaited
+        self.unheard = True
         self.send(encode_confirm(self.number, delivery_tag, multiple, accepted))
 
     def cancelled(self, consumer_tag: str) -> None:

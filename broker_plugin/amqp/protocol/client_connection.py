@@ -32,6 +32,10 @@ class Wire(Protocol):
         """The connection may have ceased to be congested."""
         ...
 
+    def part_later(self) -> None:
+        """Call ``part`` of the connection after ``parting.HEARD_SECONDS``."""
+        ...
+
 
 class Siblings(ABC):
     """The channels of a connection as one of them knows them."""

@@ -34,6 +34,7 @@ from broker_plugin.amqp.protocol.handshake import CLOSED, CLOSING, CONNECTION_TA
 from broker_plugin.amqp.protocol.heartbeats import Heartbeats
 from broker_plugin.amqp.protocol.intake import Intake
 from broker_plugin.amqp.protocol.invariants import check_connection
+from broker_plugin.amqp.protocol.last_word import LastWord
 from broker_plugin.amqp.protocol.logging_in import LoggingIn
 from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.open_channels import OpenChannels
@@ -74,8 +75,7 @@ class Connection(LoggingIn):
         self._deaf = False
         self._current = 0
         self._alarm = self._alarms = 0
-        self._forced: Forced | None = None
-        self._answers_lost = False
+        self._last_word = LastWord()
 
     # -- in
 
@@ -169,6 +169,8 @@ class Connection(LoggingIn):
         """A frame of the connection itself, or of a channel that is not open."""
         if self.state == LEAVING:
             return
+        if self._last_word.waits:
+            self._part(self._last_word.heard(number))
         self._current = int.from_bytes(payload[:4], "big") if kind == METHOD else 0
         if kind == HEARTBEAT:
             if number:
@@ -256,18 +258,8 @@ class Connection(LoggingIn):
         return data
 
     def forget_output(self) -> None:
-        """What waits to be sent is sent no more, but for the last word. Only at the end: a client misses answers.
-
-        So it is told that it may: what it was answered, and did not hear, may have been done
-        (``answers_forgotten_behind_not_done``).
-        """
-        output, forced = self._output, self._forced
-        last = output[-1:] if forced else []
-        if len(output) > len(last):
-            self._answers_lost = True
-            if last and forced:
-                last = [encode_close(commands.Connection.Close, Forced(forced.reason, True), 0)]
-        self._output = last
+        """What waits to be sent is sent no more, but for the last word. Only at the end: a client misses answers."""
+        self._output = self._last_word.forget(self._output)
         self._output_bytes = sum(map(len, self._output))
         self.weigh()
 
@@ -327,7 +319,7 @@ class Connection(LoggingIn):
         self._tell_refused_in_time(now)
         if self.heartbeats.is_late(now, reading):
             self.end()
-        elif self.heartbeats.is_due(now):
+        elif self.heartbeats.is_due(now) and not self._last_word.due:
             self.send(HEARTBEAT_FRAME)
 
     # -- the end
@@ -364,31 +356,39 @@ class Connection(LoggingIn):
     @property
     def undecided(self) -> bool:
         """Whether something that has begun has no answer, or an answer was forgotten."""
-        return self._answers_lost or self.channels.undecided
+        return self._last_word.answers_lost or self.channels.undecided
 
     @property
     def parting(self) -> bool:
         """Whether it was closed by force, and the client has not answered that."""
-        return self._forced is not None and self.state == CLOSING
+        return self._last_word.due and self.state == CLOSING
 
     def force_close(self, error: Forced) -> None:
-        """This node does not serve clients any more: say so, behind all answers, and wait for close-ok.
+        """This node does not serve clients any more: say so, behind all answers, and read on until close-ok.
 
-        Until that comes the client is read, and nothing that it says is carried out: a socket that is closed while
-        something waits in it is reset, and its client would lose our last word.
+        A socket that is closed while something waits in it is reset, and its client would lose the last word.
         """
+        unheard = self.channels.unheard(self._partial)
         self.channels.abandon()
-        self.waiting_bytes = self.content_bytes = 0
-        self.draining = False
+        self.waiting_bytes, self.content_bytes, self.draining = 0, 0, False
         if self.state not in (OPEN, LEAVING):
             self.end()
             return
         self._move("close sent")
         self.heartbeats.closing = True
-        self._forced = error
-        self.send(encode_close(commands.Connection.Close, error, 0))
+        self._part(self._last_word.begin(error, unheard))
         self.set_writable(True)
         self._wire.read_on()
+        if self._last_word.waits:
+            self._wire.part_later()
+
+    def part(self) -> None:
+        """The last word waits no longer for what the client has not shown to have heard."""
+        self._part(self._last_word.time_is_up() if self.state == CLOSING else b"")
+
+    def _part(self, last: bytes) -> None:
+        if last:
+            self.send(last)
 
     def end(self) -> None:
         """The connection is over, for whatever reason; what is outstanding goes back to its queues."""

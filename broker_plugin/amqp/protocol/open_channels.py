@@ -8,6 +8,7 @@ from broker_plugin.amqp.protocol.channel import MAKING_STEPS, AmqpChannel
 from broker_plugin.amqp.protocol.client_connection import ClientConnection, Siblings
 from broker_plugin.amqp.protocol.codec import METHOD, encode_open_ok
 from broker_plugin.amqp.protocol.last_requests import LastRequests
+from broker_plugin.amqp.protocol.last_word import channels_in
 from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError
 
@@ -65,6 +66,14 @@ class OpenChannels(Siblings):
         self._connection.broker.turn.looked_at(len(channels))
         self.by_number.clear()
         self.last_requests.begin(channels)
+
+    def unheard(self, partial: bytes) -> set[int]:
+        """The channels on which an outcome was told that the client has not shown to have heard: nothing has come on
+        them since, also not in ``partial``, which has come and was not carried out. Below zero: of which nothing that
+        comes would show it."""
+        came = channels_in(partial)
+        answered = {each.number for each in self._all() if each.unheard and not each.held} - came
+        return answered | {-each.number for each in self._all() if each.pipelines}
 
     @property
     def undecided(self) -> bool:

@@ -22,12 +22,16 @@ class Wire:
     def __init__(self) -> None:
         self.wakes = 0
         self.resumed = 0
+        self.parting = 0
 
     def wake(self) -> None:
         self.wakes += 1
 
     def read_on(self) -> None:
         self.resumed += 1
+
+    def part_later(self) -> None:
+        self.parting += 1
 
 
 class Peer:

@@ -6,18 +6,27 @@ import pytest
 from pamqp import frame
 from pamqp.commands import Basic, Channel, Confirm, Connection, Queue, Tx
 
-from broker_plugin.embedded.errors import LONGEST_REASON, UNANSWERED_NOT_DONE, UNANSWERED_UNKNOWN, Forced
+from broker_plugin.embedded.errors import (
+    LONGEST_LIST,
+    LONGEST_REASON,
+    UNANSWERED_NOT_DONE,
+    UNANSWERED_UNKNOWN,
+    UNANSWERED_UNKNOWN_ON,
+    Forced,
+)
 from tests.broker_plugin.amqp.peer import Peer, publish
-from txobserver.ports.ledger import Served
+from txobserver.ports.ledger import ClientsServed
 
 COMMIT = frame.marshal(Tx.Commit(), 1)
 REASON = "handing over to b"
 
 
-def with_queue(*more: Channel.Open | Tx.Select | Confirm.Select) -> Peer:
+def with_queue(*more: Tx.Select | Confirm.Select) -> Peer:
+    """Of a client that has said something behind all that it was answered."""
     peer = Peer().open()
-    peer.send(1, Queue.Declare(queue="q", durable=True), *more)
-    peer.settle()
+    for each in (Queue.Declare(queue="q", durable=True), *more, Basic.Qos(prefetch_count=1)):
+        peer.send(1, each)
+        peer.settle()
     peer.frames()
     return peer
 
@@ -38,11 +47,14 @@ def test_a_commit_that_has_begun_is_answered_before_the_last_word() -> None:
     peer = with_queue(Tx.Select())
     peer.connection.receive(publish("q", b"one") + COMMIT)
     assert peer.harness.broker.on_draining()
-    assert peer.harness.broker.served == Served(1, 1)
+    assert peer.harness.broker.served == ClientsServed(1, 1)
     peer.settle()
-    assert peer.harness.broker.served == Served(1, 0)
-    commit_ok, close = closed(peer)
-    assert "Tx.CommitOk" in commit_ok and UNANSWERED_NOT_DONE in close and REASON in close
+    assert peer.harness.broker.served == ClientsServed(1, 0)
+    (commit_ok,) = closed(peer)
+    assert "Tx.CommitOk" in commit_ok, "the client has to hear it before the last word"
+    peer.connection.receive(publish("q", b"of the next one") + COMMIT)
+    (close,) = peer.frames()
+    assert UNANSWERED_NOT_DONE in close and REASON in close and left_in(peer) == 1
 
 
 def test_a_commit_that_comes_during_the_drain_is_not_done() -> None:
@@ -51,7 +63,7 @@ def test_a_commit_that_comes_during_the_drain_is_not_done() -> None:
     peer.harness.broker.on_draining()
     peer.connection.receive(COMMIT)
     peer.settle()
-    assert peer.harness.broker.served == Served(1, 0)
+    assert peer.harness.broker.served == ClientsServed(1, 0)
     (close,) = closed(peer)
     assert UNANSWERED_NOT_DONE in close
     peer.connection.receive(COMMIT)
@@ -64,9 +76,10 @@ def test_a_commit_that_waits_behind_a_request_is_not_done() -> None:
     peer.connection.receive(publish("q", b"one") + frame.marshal(Queue.Declare(queue="p", durable=True), 1) + COMMIT)
     peer.harness.broker.on_draining()
     peer.settle()
-    declare_ok, close = closed(peer)
-    assert "Queue.DeclareOk" in declare_ok and UNANSWERED_NOT_DONE in close
-    assert left_in(peer) == 0
+    (declare_ok,) = closed(peer)
+    assert "Queue.DeclareOk" in declare_ok and left_in(peer) == 0
+    peer.connection.part()
+    assert UNANSWERED_UNKNOWN in peer.frames()[0], "what it says shows nothing: it does not wait for outcomes"
 
 
 def test_what_is_undecided_in_the_end_is_unknown() -> None:
@@ -81,14 +94,15 @@ def test_a_publish_without_its_confirm_is_unknown() -> None:
     peer = with_queue(Confirm.Select())
     peer.connection.receive(publish("q", b"one"))
     peer.harness.broker.on_draining()
-    assert peer.harness.broker.served == Served(1, 1)
+    assert peer.harness.broker.served == ClientsServed(1, 1)
     peer.harness.ledger.commit()
-    assert peer.harness.broker.served == Served(1, 1), "it is confirmed when the turn ends"
+    assert peer.harness.broker.served == ClientsServed(1, 1), "it is confirmed when the turn ends"
     peer.settle()
-    assert peer.harness.broker.served == Served(1, 0)
-    peer.harness.broker.on_draining()
-    confirmed, close = closed(peer)
-    assert "Basic.Ack" in confirmed and UNANSWERED_NOT_DONE in close
+    assert peer.harness.broker.served == ClientsServed(1, 0)
+    (confirmed,) = closed(peer)
+    assert "Basic.Ack" in confirmed and peer.wire.parting == 1
+    peer.connection.receive(publish("q", b"two"))
+    assert UNANSWERED_NOT_DONE in peer.frames()[0] and left_in(peer) == 1
 
 
 def test_one_client_s_undecided_commit_is_not_another_s() -> None:
@@ -96,7 +110,7 @@ def test_one_client_s_undecided_commit_is_not_another_s() -> None:
     other = Peer(waits.harness).open()
     waits.connection.receive(publish("q", b"one") + COMMIT)
     waits.harness.broker.on_draining()
-    assert waits.harness.broker.served == Served(2, 1)
+    assert waits.harness.broker.served == ClientsServed(2, 1)
     waits.harness.broker.on_inactive(REASON)
     assert UNANSWERED_UNKNOWN in waits.frames()[-1] and UNANSWERED_NOT_DONE in other.frames()[-1]
 
@@ -111,6 +125,7 @@ def test_answers_forgotten_behind_not_done(when: str) -> None:
         peer.connection.forget_output()
     peer.harness.broker.on_inactive(REASON)
     if when == "behind it":
+        peer.connection.receive(publish("q", b"two"))
         peer.connection.forget_output()
     (close,) = peer.frames()
     assert UNANSWERED_UNKNOWN in close and UNANSWERED_NOT_DONE not in close
@@ -151,8 +166,10 @@ def test_a_client_that_comes_during_the_drain_is_refused() -> None:
 
 
 def test_a_long_reason_leaves_room_for_the_word() -> None:
-    for undecided, word in ((False, UNANSWERED_NOT_DONE), (True, UNANSWERED_UNKNOWN)):
-        text = Forced("x" * 1000, undecided).reply_text
+    most = [int("1" * LONGEST_LIST)]
+    cases = (False, (), UNANSWERED_NOT_DONE), (True, (), UNANSWERED_UNKNOWN), (False, most, "elsewhere it was not done")
+    for undecided, but, word in cases:
+        text = Forced("x" * 1000, undecided, but).reply_text
         assert word in text and len(text) <= 255 and "x" * LONGEST_REASON in text
 
 
@@ -172,3 +189,118 @@ def test_a_client_that_never_answers_is_dropped_in_time() -> None:
     peer.connection.tick(0.5)
     peer.connection.tick(0.5 + 11.0)
     assert peer.connection.ended
+
+
+def test_a_channel_is_not_opened_during_the_drain() -> None:
+    peer = with_queue()
+    peer.harness.broker.on_draining()
+    peer.send(2, Channel.Open())
+    assert peer.frames() == []
+
+
+# -- what a client was answered it has to hear before
+
+
+def answered() -> Peer:
+    """Its commit was done and answered, and it has said nothing since."""
+    peer = with_queue(Tx.Select())
+    peer.connection.receive(publish("q", b"one") + COMMIT)
+    peer.settle()
+    return peer
+
+
+def test_answered_and_closed_in_one_go() -> None:
+    """P4: its library drops the commit-ok that it reads with the close: that must not say that nothing was done."""
+    peer = answered()
+    (commit_ok,) = closed(peer)
+    assert "Tx.CommitOk" in commit_ok and peer.wire.parting == 1
+    peer.connection.part()
+    (close,) = peer.frames()
+    assert UNANSWERED_UNKNOWN in close and UNANSWERED_NOT_DONE not in close
+    peer.connection.part()
+    peer.connection.receive(publish("q", b"two"))
+    assert peer.frames() == [], "there is one last word"
+
+
+@pytest.mark.parametrize("how", ["whole", "a part of a frame", "before the close"])
+def test_what_comes_behind_the_answer_shows_that_it_was_heard(how: str) -> None:
+    peer = answered()
+    peer.frames()
+    said = publish("q", b"of the next one")
+    if how == "before the close":
+        peer.harness.broker.on_draining()
+        peer.connection.receive(said[:9])
+        (close,) = closed(peer)
+    else:
+        assert closed(peer) == []
+        peer.connection.receive(said[:3])
+        assert peer.frames() == []
+        peer.connection.receive(said[3:])
+        (close,) = peer.frames()
+    assert UNANSWERED_NOT_DONE in close
+
+
+def test_the_channels_are_named_of_which_nothing_is_known() -> None:
+    peer = answered()
+    peer.send(2, Channel.Open())
+    peer.frames()
+    closed(peer)
+    peer.send(2, Tx.Commit())
+    peer.connection.part()
+    assert f"{UNANSWERED_UNKNOWN_ON}1: elsewhere it was not done" in peer.frames()[0]
+
+
+def test_what_comes_on_another_channel_shows_nothing() -> None:
+    peer = answered()
+    peer.send(2, Channel.Open())
+    peer.frames()
+    assert closed(peer) == []
+    peer.send(2, Basic.Qos(prefetch_count=1))
+    assert peer.frames() == []
+    peer.send(1, Basic.Qos(prefetch_count=1))
+    assert UNANSWERED_NOT_DONE in peer.frames()[0]
+
+
+def test_of_a_client_that_does_not_wait_for_outcomes_nothing_shows() -> None:
+    peer = with_queue(Tx.Select())
+    peer.connection.receive(publish("q", b"one") + COMMIT + publish("q", b"two"))
+    peer.settle()
+    peer.frames()
+    assert closed(peer) == []
+    peer.connection.receive(COMMIT)
+    assert peer.frames() == []
+    peer.connection.part()
+    assert UNANSWERED_UNKNOWN in peer.frames()[0]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_confirms_that_overlap_show_nothing(together: bool) -> None:
+    peer = with_queue(Confirm.Select())
+    peer.connection.receive(publish("q", b"one"))
+    if not together:
+        peer.settle()
+    peer.connection.receive(publish("q", b"two"))
+    peer.settle()
+    peer.frames()
+    assert closed(peer) == []
+    peer.connection.receive(publish("q", b"three"))
+    assert bool(peer.frames()) != together
+    peer.connection.part()
+    assert [UNANSWERED_UNKNOWN in each for each in peer.frames()] == [True] * together
+
+
+def test_a_client_that_only_consumes_is_not_waited_for() -> None:
+    peer = with_queue()
+    peer.send(1, Basic.Consume(queue="q"))
+    peer.settle()
+    peer.frames()
+    assert UNANSWERED_NOT_DONE in closed(peer)[0] and peer.wire.parting == 0
+
+
+def test_a_client_that_waits_for_the_last_word_is_sent_no_heartbeat() -> None:
+    peer = answered()
+    peer.connection.heartbeats.interval = 2
+    peer.connection.tick(0.0)
+    closed(peer)
+    peer.connection.tick(1.5)
+    assert peer.frames() == []

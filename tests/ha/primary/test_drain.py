@@ -10,13 +10,15 @@ from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import all_agree, answered, backups_of, declared, publish, survivors_agree
 from txobserver.access import ADD_USER
 from txobserver.events import Configure
-from txobserver.ports.ledger import Served
+from txobserver.ports.ledger import ClientsServed
 
 
-def with_clients(clients: int, undecided: int) -> tuple[MemoryCluster, MemoryNode, MemoryNode, MemoryNode]:
-    cluster = declared("q")
+def with_clients(
+    clients: int, undecided: int, lease: float = 1.0
+) -> tuple[MemoryCluster, MemoryNode, MemoryNode, MemoryNode]:
+    cluster = declared("q", lease_ttl=lease, renew_every=lease / 5)
     primary, chosen, other = cluster.primary, *backups_of(cluster)
-    primary.host.served = Served(clients, undecided)
+    primary.host.served = ClientsServed(clients, undecided)
     for node in cluster.nodes.values():
         node.core.features.update(dict.fromkeys(set(cluster.nodes) - {node.name}, frozenset({HANDOVER_FEATURE})))
     return cluster, primary, chosen, other
@@ -46,7 +48,7 @@ def test_what_has_begun_is_answered_first(how: str) -> None:
     answered(cluster, primary, "publish begun before")
     record = cluster.coordination.record
     assert record is not None and not record.released and primary.state == "active"
-    primary.host.served = Served(3, 0)
+    primary.host.served = ClientsServed(3, 0)
     cluster.run(lambda: bool(primary.host.closed), 0.1)
     cluster.run(lambda: taken_over(cluster, primary))
     assert "begun before" in cluster.primary.host.bodies("q")
@@ -78,16 +80,17 @@ def test_the_lease_is_renewed_meanwhile() -> None:
 
 @pytest.mark.parametrize("gone", ["during the drain", "behind it"])
 def test_a_successor_that_goes_leaves_the_role_to_any(gone: str) -> None:
-    cluster, primary, chosen, other = with_clients(1, 1)
+    """No node waits for the lease to end, which here takes an hour."""
+    cluster, primary, chosen, other = with_clients(1, 1, lease=3600.0)
     hand_over(primary, chosen, "promote")
     cluster.pause(0.1)
     if gone == "behind it":
         chosen.disk_held = True
         publish(primary, "q", "late")
-        primary.host.served = Served(1, 0)
+        primary.host.served = ClientsServed(1, 0)
         cluster.run(lambda: bool(primary.host.closed))
     cluster.kill(chosen.name)
-    primary.host.served = Served(1, 0)
+    primary.host.served = ClientsServed(1, 0)
     cluster.run(lambda: other.state == "active" or (primary.state == "active" and bool(primary.host.closed)))
     survivors_agree(cluster)
 
@@ -105,7 +108,7 @@ def test_a_host_that_cannot_drain_is_closed_at_once() -> None:
 def test_no_drain_where_it_is_given_no_time() -> None:
     cluster = declared("q", drain_seconds=0.0)
     primary, (chosen, *_) = cluster.primary, backups_of(cluster)
-    primary.host.served = Served(2, 2)
+    primary.host.served = ClientsServed(2, 2)
     hand_over(primary, chosen, "promote")
     cluster.run(lambda: bool(primary.host.closed), 0.1)
     assert not primary.host.draining

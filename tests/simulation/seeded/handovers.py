@@ -7,10 +7,12 @@ from typing import Any
 
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.channels.session import Session
+from broker_plugin.embedded.errors import Forced
 from ha.membership.record_keeper import RecordKeeper
 from ha.primary.drain import Drain
 from ha.primary.handover import Handover
 from ha.primary.primary import Primary
+from tests.simulation.client_link import ClientLink
 from tests.simulation.seeded.planting import replace, seeded
 
 
@@ -67,6 +69,20 @@ def drain_that_never_ends(stack: ExitStack) -> None:
         return over
 
     replace(stack, Drain, "over", make)
+
+
+@seeded("P4", handovers=True)
+def told_before_the_answers_were_heard(stack: ExitStack) -> None:
+    """The last word does not wait for what its client has not shown to have heard."""
+
+    def make(original: Any) -> Any:
+        def force_close(self: ClientLink, error: Forced) -> None:
+            self._unheard = self._pipelines = False
+            original(self, error)
+
+        return force_close
+
+    replace(stack, ClientLink, "force_close", make)
 
 
 @seeded("P12", handovers=True)

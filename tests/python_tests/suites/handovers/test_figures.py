@@ -64,13 +64,22 @@ def test_what_ended_around_it_is_counted() -> None:
 
 
 def test_the_last_word_is_found_in_what_a_client_wraps_it_in() -> None:
-    assert told_not_done(RuntimeError(NOT_DONE.reply_text)) and not told_not_done(RuntimeError(DOUBTED.reply_text))
-    assert not told_not_done(None) and not told_not_done(ConnectionResetError("reset"))
+    assert told_not_done(RuntimeError(NOT_DONE.reply_text), 1) and not told_not_done(
+        RuntimeError(DOUBTED.reply_text), 1
+    )
+    assert not told_not_done(None, 1) and not told_not_done(ConnectionResetError("reset"), 1)
     try:
         try:
             raise RuntimeError(NOT_DONE.reply_text)
         except RuntimeError as error:
             raise ConnectionError("the channel is closed") from error
     except ConnectionError:
-        assert raised_not_done()
-    assert not raised_not_done()
+        assert raised_not_done(1)
+    assert not raised_not_done(1)
+
+
+def test_on_other_channels_than_those_that_are_named_it_was_not_done() -> None:
+    named = RuntimeError(Forced("handing over to b", False, {1, 12}).reply_text)
+    assert [told_not_done(named, number) for number in (1, 2, 12)] == [False, True, False]
+    many = RuntimeError(Forced("handing over to b", False, range(1, 200)).reply_text)
+    assert not told_not_done(many, 300)
