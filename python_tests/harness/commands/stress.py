@@ -46,10 +46,8 @@ def stress(
     Exit status: 0 they held, 1 one was broken, 2 for what you can mend, 3 too little load or a fault that hit nothing.
     """
     check_installed("stress", NEEDED, "stress")
-    from python_tests.harness.stress.command import BadInput, Options, run, run_judge
-    from python_tests.harness.stress.namespaces import NetworkError
+    from python_tests.harness.stress.command import MENDABLE, Options, run, run_judge
     from python_tests.harness.stress.scenario import Extent
-    from python_tests.harness.stress.schedule import ScheduleError
 
     if (fault_command or heal_command or queue_prefix or queue_argument) and not url:
         raise ConfigError("--fault-command, --heal-command, --queue-prefix and --queue-argument go with --url")
@@ -77,7 +75,7 @@ def stress(
             queue_arguments=parse_settings(queue_argument or [], "--queue-argument"),
         )
         raise SystemExit(run(options))
-    except (BadInput, NetworkError, ScheduleError) as error:
+    except MENDABLE as error:
         raise ConfigError(str(error)) from error
 
 

@@ -25,14 +25,14 @@ from python_tests.harness.stress.faults import FAULTS
 from python_tests.harness.stress.foreign import Foreign
 from python_tests.harness.stress.leases import LeaseWatch
 from python_tests.harness.stress.members import COORDINATION, ETCD, SQLITE, Members
-from python_tests.harness.stress.namespaces import own_surroundings
+from python_tests.harness.stress.namespaces import NetworkError, own_surroundings
 from python_tests.harness.stress.network import Namespaces
 from python_tests.harness.stress.own import NETWORKS, ON_THE_CLOCK, ON_THE_DISK, Own, choose_network, impossible
 from python_tests.harness.stress.record import Recorder, read_history
 from python_tests.harness.stress.report import write_page
 from python_tests.harness.stress.results import BROKEN, HELD, Result
 from python_tests.harness.stress.scenario import Extent, Leases, Schedule, Stores, Stress
-from python_tests.harness.stress.schedule import RandomSchedule, read_schedule
+from python_tests.harness.stress.schedule import RandomSchedule, ScheduleError, read_schedule
 from python_tests.harness.stress.site import Site
 from python_tests.harness.stress.stores import ClusterStores
 from python_tests.harness.stress.syncs import Disks
@@ -44,6 +44,10 @@ LOAD = Load(think=0.05, single=0.15, several=0.2, large=0.002, largest=1000, ahe
 
 class BadInput(Exception):
     """An option cannot be used so; one sentence says why."""
+
+
+MENDABLE = (BadInput, NetworkError, ScheduleError)
+"""What is raised for what people can mend"""
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def two_primaries(words: Iterable[Word]) -> Iterator[str]:
     stale: dict[tuple[str, int], list[Word]] = {}
     for word in sorted(words, key=lambda word: word.asked):
         newest.setdefault(word.generation, word)
-        later = [first for number, first in newest.items() if number > word.generation and first.node != word.node]
+        later = [first for number, first in newest.items() if number > word.generation]
         if any(word.asked > first.answered + SLACK for first in later):
             stale.setdefault((word.node, word.generation), []).append(word)
     for (node, generation), said in stale.items():

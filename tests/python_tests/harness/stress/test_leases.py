@@ -132,6 +132,11 @@ def test_each_fault_has_its_own_take_overs() -> None:
     assert (first.take_overs, second.take_overs) == (1, 1)
 
 
+def test_what_was_judged_is_not_judged_again() -> None:
+    found = watch(*words("node-1", 1, 90, 110), *words("node-2", 2, 105, 110))
+    assert found.judge([], History()) and not found.judge([], History())
+
+
 def test_nodes_are_asked_all_the_time() -> None:
     said: list[dict[str, Any]] = [{"name": "node-1", "state": "active", "generation": 3}]
     said += [{"name": "node-2", "state": "ready", "generation": 3}, {"name": "node-3", "state": "down"}]

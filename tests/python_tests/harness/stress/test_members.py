@@ -166,6 +166,9 @@ def test_a_cut_of_etcd_s_traffic_alone() -> None:
         assert all(reached(place, 1, each) for each in range(3)) and works(place, 1)
         assert node.leaseless() == {"node-1"} and not node.cut_off()
         assert pings(place, 0, 1)
+        place.members.kill([2])
+        wait_until(lambda: works(place, 1), PATIENCE, "a majority of members 0 and 1, which reach each other")
+        place.members.start_again()
         assert node.heal()
         assert all(reached(place, 0, each) for each in range(3))
         member.begin()
@@ -188,6 +191,10 @@ def test_etcd_s_traffic_is_late_by_the_proxies_of_each_host_and_cut_with_it() ->
         links = place.network.impose(Impairment(frozenset({(0, 1), (1, 0)}), delay=0.05, served=frozenset({(1, 1)})))
         assert reached(place, 0, 1)
         assert place.network.lift(links) == 0, "nothing was dialled there"
+        node = cuts(place)[True]
+        node.begin()
+        assert not any(reached(place, 0, each) for each in range(3)) and reached(place, 1, 0)
+        assert node.heal()
         cut = place.network.impose(Impairment(frozenset({(0, 1), (1, 0)}), loss=1.0))
         assert not reached(place, 0, 1) and reached(place, 0, 2)
         assert place.network.lift(cut) > 0
