@@ -27,23 +27,9 @@ from ha.effects import (
 )
 from ha.membership.invariants import check_record
 from ha.membership.record import Record
-from ha.messages import beats, election
+from ha.messages import beats, copying, election
 from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
 from ha.messages.calls import DeskAnswer, DeskRequest
-from ha.messages.copying import (
-    ForwardOutcomes,
-    ForwardTx,
-    Missing,
-    QueueChange,
-    QueueContent,
-    QueueSnapshot,
-    ResyncBegin,
-    SnapshotAccess,
-    SnapshotCalls,
-    SnapshotConfiguration,
-    SnapshotEnd,
-    SnapshotQueues,
-)
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.node import Node
@@ -270,13 +256,13 @@ def _join(node: Node, role: Role, message: Join) -> None:
     assert message.tail.generation <= message.generation, f"P10: a log up to {message.tail} joins an older primary"
 
 
-def _attached(node: Node, role: Role, message: Missing | Progress | Leave | Cancel) -> None:
+def _attached(node: Node, role: Role, message: copying.Missing | Progress | Leave | Cancel) -> None:
     assert message.session >= 0, f"P10: a message of attachment {message.session}"
     if isinstance(message, Leave | Cancel):
         assert message.reason, "P12: a backup gives no reason"
     if isinstance(message, Progress):
         assert message.taken >= 0, f"P12: {message.taken} parts were taken"
-    if isinstance(message, Missing):
+    if isinstance(message, copying.Missing):
         assert differ(message.offsets), f"P3: a message of queue {message.queue} is asked for twice"
 
 
@@ -307,13 +293,13 @@ def _beat(node: Node, role: Role, message: beats.Beat) -> None:
     assert message.every > 0, "P12: a node beats without a pause, or never"
 
 
-def _copy_begins(node: Node, role: Role, message: ResyncBegin) -> None:
+def _copy_begins(node: Node, role: Role, message: copying.ResyncBegin) -> None:
     assert message.session > 0, f"P10: a copy for attachment {message.session}"
     assert message.history, "P10: a copy of no generation begins"
     assert message.history[-1].sequence <= message.tail.sequence, f"P10: a log up to {message.tail} is copied"
 
 
-def _page(node: Node, role: Role, message: QueueSnapshot) -> None:
+def _page(node: Node, role: Role, message: copying.QueueSnapshot) -> None:
     offsets = [offset for offset, _ in message.ids]
     assert message.after <= message.through, f"P7: a page of queue {message.queue} ends before it begins"
     assert rises(offsets), f"P8: a page of queue {message.queue} is not in order"
@@ -322,28 +308,32 @@ def _page(node: Node, role: Role, message: QueueSnapshot) -> None:
     assert differ(rid for _, rid in message.ids), f"P3: a page of queue {message.queue} has an id twice"
 
 
-def _messages(node: Node, role: Role, message: QueueContent | QueueChange) -> None:
-    added = message.entries if isinstance(message, QueueContent) else message.added
+def _messages(node: Node, role: Role, message: copying.QueueContent | copying.QueueChange) -> None:
+    added = message.entries if isinstance(message, copying.QueueContent) else message.added
     assert differ(offset for offset, _, _ in added), f"P3: a message enters queue {message.queue} twice"
     assert all(rid > 0 for _, rid, _ in added), f"P3: a message of queue {message.queue} is copied without an id"
 
 
-def _part(node: Node, role: Role, message: ForwardTx | ForwardOutcomes | SnapshotConfiguration) -> None:
+def _part(
+    node: Node,
+    role: Role,
+    message: copying.ForwardTx | copying.ForwardOutcomes | copying.SnapshotConfiguration,
+) -> None:
     assert message.session > 0, f"P10: a copy for attachment {message.session}"
-    if isinstance(message, ForwardTx):
+    if isinstance(message, copying.ForwardTx):
         assert message.events, "P1: a transaction is copied without events"
         assert all(event.tx == message.tx for _, event in message.events), "P1: two transactions are copied as one"
-    if isinstance(message, SnapshotConfiguration):
+    if isinstance(message, copying.SnapshotConfiguration):
         assert differ(each.number for each in message.queues), "P7: two queues are copied under one number"
 
 
-def _called(node: Node, role: Role, message: SnapshotCalls) -> None:
+def _called(node: Node, role: Role, message: copying.SnapshotCalls) -> None:
     numbers = [each.tnx_id for each in message.kept]
     assert rises(numbers), f"P7: cluster calls are copied in the order {numbers}"
     assert message.rest is None or not message.rest.kept, "P7: cluster calls are copied twice"
 
 
-def _let_in(node: Node, role: Role, message: SnapshotAccess) -> None:
+def _let_in(node: Node, role: Role, message: copying.SnapshotAccess) -> None:
     assert differ(each.name for each in message.users), "P7: a user is copied twice"
     assert message.rest is None or not message.rest.users, "P7: users are copied twice"
 
@@ -356,12 +346,12 @@ def _answers(node: Node, role: Role, message: StepTold | DeskAnswer) -> None:
     assert isinstance(role, Leading), f"P10: {type(message).__name__} comes from no primary"
 
 
-def _sums(node: Node, role: Role, message: SnapshotQueues) -> None:
+def _sums(node: Node, role: Role, message: copying.SnapshotQueues) -> None:
     assert rises(number for number, _, _, _ in message.queues), "P7: a queue is compared twice"
     assert all(count >= 0 for _, count, _, _ in message.queues), "P7: a queue with less than no message is copied"
 
 
-def _copy_ends(node: Node, role: Role, message: SnapshotEnd) -> None:
+def _copy_ends(node: Node, role: Role, message: copying.SnapshotEnd) -> None:
     assert message.position <= node.replica.applied, f"P4: a copy ends at {message.position}, which is not applied"
     assert message.history, "P10: a copy ends in no generation"
     assert message.history[-1].sequence <= message.position.sequence, "P10: a copy ends before its generation"
@@ -375,7 +365,7 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     Follow: _follow,
     Granted: _granted,
     Join: _join,
-    Missing: _attached,
+    copying.Missing: _attached,
     Progress: _attached,
     Leave: _attached,
     Cancel: _attached,
@@ -388,19 +378,19 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     election.ClientsClosed: _handed_over,
     election.Outdated: _elected,
     beats.Beat: _beat,
-    ResyncBegin: _copy_begins,
-    QueueSnapshot: _page,
-    QueueContent: _messages,
-    QueueChange: _messages,
-    ForwardTx: _part,
-    ForwardOutcomes: _part,
-    SnapshotConfiguration: _part,
-    SnapshotQueues: _sums,
-    SnapshotCalls: _called,
-    SnapshotAccess: _let_in,
+    copying.ResyncBegin: _copy_begins,
+    copying.QueueSnapshot: _page,
+    copying.QueueContent: _messages,
+    copying.QueueChange: _messages,
+    copying.ForwardTx: _part,
+    copying.ForwardOutcomes: _part,
+    copying.SnapshotConfiguration: _part,
+    copying.SnapshotQueues: _sums,
+    copying.SnapshotCalls: _called,
+    copying.SnapshotAccess: _let_in,
     StepAsk: _asks,
     StepTold: _answers,
     **dict.fromkeys(get_args(DeskRequest), _asks),
     **dict.fromkeys(get_args(DeskAnswer), _answers),
-    SnapshotEnd: _copy_ends,
+    copying.SnapshotEnd: _copy_ends,
 }
