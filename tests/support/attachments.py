@@ -12,6 +12,7 @@ from ha.primary.backups import Backups
 from ha.primary.fanout import Star
 from ha.settings import Settings
 from txobserver.access import Access
+from txobserver.actions import SHIPPED
 from txobserver.calls import KeptCalls
 from txobserver.events import TxOpen
 from txobserver.frames import encode_frame
@@ -73,7 +74,7 @@ class Side:
         )  # fmt: skip
         contents = SimpleNamespace(access=Access(), calls=KeptCalls())
         self.replica: Any = SimpleNamespace(
-            history=HISTORY, tail=TAIL, durable=10, buffers={}, begun=10, contents=contents
+            history=HISTORY, tail=TAIL, durable=10, buffers={}, begun=10, contents=contents, actions=SHIPPED
         )
         self.effects: list[Any] = []
         linking: Any = set(linked)
