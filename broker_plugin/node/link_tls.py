@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -181,17 +182,20 @@ class Passage(GuardedProtocol):
 
     # -- for the two ends
 
+    @abstractmethod
     def _made(self, transport: LinkTransport) -> None:
-        raise NotImplementedError
+        """The connection stands."""
 
+    @abstractmethod
     def _take(self, transport: LinkTransport, data: bytes) -> None:
-        raise NotImplementedError
+        """Bytes have come. Raises ValueError."""
 
     def _lost(self, transport: LinkTransport) -> None:
         """Before it has come to anything, maybe."""
 
+    @abstractmethod
     def _secured(self, name: CertificateName | None) -> None:
-        raise NotImplementedError
+        """TLS stands, and this is in the other end's certificate. Raises ValueError where it does not count."""
 
     def _refuse(self, reason: str) -> None:
         if self._peer is not None:
