@@ -61,6 +61,8 @@ class Shell:
     not. The primary makes the changes itself, and learns from a refusal that another node has made one.
     ``on_stop`` is called with the reason if the core wants the node to end. ``loop_watch`` gets to know of
     each turn, so that the lease is renewed in the middle of a long one.
+
+    Many methods: one for each kind of report, and for each step of a turn.
     """
 
     def __init__(

@@ -9,6 +9,7 @@ import pytest
 
 from ha.effects import (
     Acknowledge,
+    CloseLink,
     CompareAndSet,
     Effect,
     KeepCalls,
@@ -95,6 +96,7 @@ CARRIED_OUT: list[tuple[Effect, list[tuple[Any, ...]]]] = [
     (QUEUE, [("read_queue", QUEUE)]),
     (ReadRecord(), [("read_record",)]),
     (SET, [("compare_and_set", SET)]),
+    (CloseLink("b"), [("close_link", "b")]),
     (LogLine(StateChanged("ready")), [("log", LogLine(StateChanged("ready")))]),
     (Stop("no"), [("stop", "no")]),
     (RUN, [("run", RUN)]),

@@ -22,6 +22,7 @@ from ha.node import NO_FEATURES
 from ha.settings import Settings
 from tests.support.memory_disk import CLUSTER_ID, MemoryDisk
 from tests.support.memory_host import MemoryHost
+from tests.support.memory_links import ClosedLinks
 from tests.support.memory_surroundings import MemorySurroundings
 from txobserver.actions import SHIPPED
 from txobserver.frames import decode_frame
@@ -193,7 +194,7 @@ class MemoryNode:
         self.interpreter.written(write)
 
 
-class MemoryCluster:
+class MemoryCluster(ClosedLinks):
     """Nodes named a, b, c, …; ``now`` is in seconds. ``wall_off``: by how much a node's wall clock is wrong;
     ``storeless``: nodes that cannot reach the coordination store: no reading comes, and each change fails.
     ``actions``: what calls may name, and ``features``: what all nodes know."""
@@ -202,6 +203,7 @@ class MemoryCluster:
     features = NO_FEATURES
 
     def __init__(self, size: int = 3, **settings: Any) -> None:
+        super().__init__()
         self.settings = Settings(**settings)
         self.now = 100.0
         self.wall_off: dict[str, float] = {}
@@ -213,7 +215,6 @@ class MemoryCluster:
         self.cut: set[tuple[str, str]] = set()
         self.held: set[tuple[str, str]] = set()
         self.wire: list[tuple[str, str, bytes]] = []
-        self.closed: set[tuple[str, str]] = set()
         self.lose: Callable[[str, str, Any], bool] = lambda source, target, message: False
         self.disks = {name: MemoryDisk(f"{name}1") for name in "abcdefg"[:size]}
         self.coordination.record = first_record("test", CLUSTER_ID, Member("a", "a1"))
@@ -300,29 +301,6 @@ class MemoryCluster:
                 if node.name not in self.storeless:
                     node.interpreter.record_read(self.coordination.read())
                 node.report(node.core.tick)
-
-    def close_link(self, one: str, other: str) -> None:
-        """One end closes it: the other one knows, if that way carries packets."""
-        self.closed.add((one, other))
-        if (one, other) not in self.held and other in self.nodes:
-            last = [(s, t, m) for s, t, m in self.wire if (s, t) == (one, other)]
-            for source, target, data in last:
-                self.nodes[target].report(lambda s=source, d=data: self.nodes[other].core.on_message(s, decode(d)))  # type: ignore[misc]
-            self.nodes[other].report(lambda: self.nodes[other].core.on_link(one, False))
-        self.wire = [(s, t, m) for s, t, m in self.wire if {s, t} != {one, other}]
-
-    def _dial_anew(self) -> None:
-        for one, other in sorted(self.closed):
-            if not {(one, other), (other, one)} & self.held and {one, other} <= self.nodes.keys():
-                self.closed.discard((one, other))
-                self.nodes[one].link(other)
-                self.nodes[other].link(one)
-
-    def _go_on(self) -> None:
-        """Who was frozen in the last turn and is so no more runs its timer before it reads anything, as uvloop does."""
-        went_on, self._were_frozen = self._were_frozen - self.frozen, set(self.frozen)
-        for name in sorted(went_on & self.nodes.keys()):
-            self.nodes[name].report(self.nodes[name].core.tick)
 
     def _do_cas(self) -> None:
         while self.late:
