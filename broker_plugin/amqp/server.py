@@ -62,7 +62,7 @@ def embedded_broker(
 
 
 class AmqpProtocol(GuardedProtocol):
-    """One client's socket. Implements ``Wire`` and ``ServedClient``.
+    """One client's socket. Implements ``Wire`` and ``ServedClient``. Many methods: one for each thing that is reported.
 
     ``_opening``: how far its handshake has come, None when that is over. ``_reception``: of a client that may yet be
     introduced by another node (``introductions``), None when what comes is AMQP. ``introduced``: it has been already.
