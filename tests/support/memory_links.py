@@ -25,7 +25,7 @@ class ClosedLinks:
         if (one, other) not in self.held and other in self.nodes:
             last = [(s, t, m) for s, t, m in self.wire if (s, t) == (one, other)]
             for source, target, data in last:
-                self.nodes[target].report(lambda s=source, d=data: self.nodes[other].core.on_message(s, decode(d)))  # type: ignore[misc]
+                self.nodes[target].report(lambda s=source, d=data: self.nodes[other].core.on_message(s, decode(d)))
             self.nodes[other].report(lambda: self.nodes[other].core.on_link(one, False))
         self.wire = [(s, t, m) for s, t, m in self.wire if {s, t} != {one, other}]
 

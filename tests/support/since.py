@@ -15,7 +15,16 @@ PASSED_OVER = "passed over"
 """In place of a feature: a release that does not know it reads the rest, and loses nothing by that. Of the coordination
 record nothing can be: a primary of the release would write it back without."""
 
-SINCE: dict[str, dict[str, str]] = {"0.1.0": {}}
+SINCE: dict[str, dict[str, str]] = {
+    "0.1.0": {
+        "Beat (43)": "beats",
+        "ClientsClosed (70)": "handover",
+        "Hello (0).amqps_host": PASSED_OVER,
+        "Hello (0).amqps_port": PASSED_OVER,
+        "ReloadCertificates": "certificates",
+        "action certificates, version 1": "certificates",
+    }
+}
 """Release: a name of ``formats.catalogue``, as ``Beat (61)`` for a kind with its fields or ``Record.members`` for a
 field: the feature"""
 

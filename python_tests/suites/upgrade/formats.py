@@ -49,7 +49,11 @@ NUMBERS = {
     "files of calls": "broker_plugin.node.calls.kept_file:FORMAT_VERSION",
     "reading protocol": "recovery.reader.log_wire:READ_VERSION",
 }
-FEATURES = ("ha.messages.greeting:INTRODUCTIONS", "ha.messages.alarms:ALARMS_FEATURE")
+FEATURES = (
+    "ha.messages.greeting:INTRODUCTIONS",
+    "ha.messages.greeting:INTRODUCTIONS_TLS",
+    "ha.messages.alarms:ALARMS_FEATURE",
+)
 """Those beside ``FEATURES`` of the greeting, which the shell names"""
 
 
