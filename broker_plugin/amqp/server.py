@@ -7,15 +7,14 @@ it is congested (``Intake.congested``).
 from __future__ import annotations
 
 import asyncio
-import base64
 import ipaddress
-import uuid
 from collections.abc import Callable
 from typing import cast
 
 from broker_plugin.amqp.alarms import Alarms
 from broker_plugin.amqp.arrivals import Arrivals
 from broker_plugin.amqp.certified import certified_user, introduced_user
+from broker_plugin.amqp.loop_broker import embedded_broker, unique_name
 from broker_plugin.amqp.parting import HEARD_SECONDS, heard
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
@@ -24,10 +23,6 @@ from broker_plugin.amqp.protocol.logins import AtOnce, Logins, PasswordChecks, T
 from broker_plugin.amqp.protocol.reading import Reading
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import EmbeddedBroker
-from broker_plugin.embedded.memory_budget import MemoryMarks
-from broker_plugin.embedded.queues.windows import WindowLimits
-from broker_plugin.embedded.transactions.branch_table import DtxLimits
-from broker_plugin.embedded.unsupported import Unsupported
 from broker_plugin.guard import Guard, GuardedProtocol
 
 __all__ = ["AmqpServer", "AmqpSettings", "embedded_broker", "unique_name"]
@@ -36,29 +31,6 @@ TICK = 0.5
 """Seconds between looks at the clock."""
 UNKNOWN = "unknown"
 """The address of a client of which the system says none: it is not taken for one of this machine's."""
-
-
-def unique_name() -> str:
-    """A text that is given once, as RabbitMQ makes them."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-
-
-def embedded_broker(
-    guard: Guard,
-    limits: WindowLimits | None = None,
-    dtx_limits: DtxLimits | None = None,
-    unsupported: Unsupported | None = None,
-    marks: MemoryMarks | None = None,
-) -> EmbeddedBroker:
-    """A broker whose turns are those of the event loop that runs when it is used."""
-
-    def schedule() -> None:
-        guard.call_soon(broker.end_of_turn)
-
-    broker = EmbeddedBroker(
-        schedule, unique_name, limits or WindowLimits(), dtx_limits or DtxLimits(), unsupported, marks
-    )
-    return broker
 
 
 class AmqpProtocol(GuardedProtocol):

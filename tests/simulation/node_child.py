@@ -8,7 +8,7 @@ A node that is only stopped is looked at as well.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker_plugin.coordination.renewer import Reign, Renewer
 from ha.membership.record import Record, Snapshot, Waiter
@@ -16,15 +16,23 @@ from ha.membership.watchdog import Renewals
 from tests.simulation.coordination import SimCoordination
 
 if TYPE_CHECKING:
-    from tests.simulation.process import Process
+    from tests.simulation.seen import Cluster
 
 SOON, LATE = (0.002, 0.05), (0.0, 2.0)
+
+
+class SimNode(Protocol):
+    """The node whose process this is. ``alive``: also while it is stopped."""
+
+    name: str
+    alive: bool
+    world: Cluster
 
 
 class SimChild:
     """Implements ``ha.membership.record.Coordination`` for ``process``, by what all nodes' ``store`` is."""
 
-    def __init__(self, process: Process, store: SimCoordination, chance: random.Random) -> None:
+    def __init__(self, process: SimNode, store: SimCoordination, chance: random.Random) -> None:
         self._process = process
         self._store = store
         self._chance = chance

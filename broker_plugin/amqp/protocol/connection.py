@@ -304,9 +304,8 @@ class Connection(LoggingIn):
     def vanish(self) -> None:
         """The wire is gone: the connection is over, and nothing is sent any more."""
         self.end()
-        self._output = []
+        self._output, self._partial = [], b""
         self._output_bytes = self.unsent_bytes = 0
-        self._partial = b""
         self.forget_cache()
         self.weigh()
 

@@ -54,22 +54,18 @@ def archive(
         raise BadArgument("name directories to archive, or running nodes with --nodes")
     if every is not None and not follow:
         raise BadArgument("--every is for --follow: without it there is one batch")
-    tls = {"certificateFile": certificate, "keyFile": key, "authorityFile": authority}
-    if any(tls.values()) and not (all(tls.values()) and nodes is not None):
-        raise BadArgument("--certificate, --key and --authority belong together, and are for --nodes")
+    options = {"failOnDataLoss": str(not accept_gaps).lower(), **_tls_options(certificate, key, authority, nodes)}
     from recovery.pipeline.archive.job import ArchiveJob
     from recovery.pipeline.archive.lake import Lake
     from recovery.pipeline.archive.upkeep import upkeep
     from recovery.pipeline.session import spark_session
 
-    options = {"failOnDataLoss": str(not accept_gaps).lower()}
     if directories:
         options["paths"] = ",".join(str(each.absolute()) for each in directories)
     if nodes is not None:
         options["nodes"] = nodes
     if secret_file is not None:
         options["secretFile"] = str(secret_file.absolute())
-    options.update({name: str(path.absolute()) for name, path in tls.items() if path is not None})
     lake = Lake(to.absolute())
     with lake.writing():
         spark = spark_session("txha archive", quiet=True)
@@ -86,3 +82,14 @@ def archive(
                 time.sleep(max(0.0, began + (EVERY if every is None else every) - time.monotonic()))
         finally:
             spark.stop()
+
+
+def _tls_options(
+    certificate: Path | None, key: Path | None, authority: Path | None, nodes: str | None
+) -> dict[str, str]:
+    """As the source in Spark takes them; none where the reader speaks in clear. Raises BadArgument."""
+    given = {"certificateFile": certificate, "keyFile": key, "authorityFile": authority}
+    found = {name: str(path.absolute()) for name, path in given.items() if path is not None}
+    if found and (len(found) < len(given) or nodes is None):
+        raise BadArgument("--certificate, --key and --authority belong together, and are for --nodes")
+    return found
