@@ -15,6 +15,19 @@ from broker_plugin.cli.terminal import say
 EVERY = 10.0
 """Seconds between batches."""
 
+SecretFile = Annotated[
+    Path | None,
+    typer.Option("--secret-file", help="With --nodes: the file of the secret for readers, or of the cluster's."),
+]
+Certificate = Annotated[
+    Path | None,
+    typer.Option("--certificate", help="With --nodes that speak TLS: the file of the reader's certificate."),
+]
+Key = Annotated[Path | None, typer.Option("--key", help="The file of its key.")]
+NodesAuthority = Annotated[
+    Path | None, typer.Option("--authority", help="The file of the authority of the nodes' certificates.")
+]
+
 
 def archive(
     to: Annotated[Path, typer.Option("--to", help="Directory of the archive; it is made if it is not there.")],
@@ -22,18 +35,10 @@ def archive(
         list[Path] | None, typer.Argument(help="Directories of nodes, or of clusters of them.", metavar="DIR...")
     ] = None,
     nodes: Annotated[str | None, typer.Option(help="Peer ports of running nodes, host:port,…")] = None,
-    secret_file: Annotated[
-        Path | None,
-        typer.Option("--secret-file", help="With --nodes: the file of the secret for readers, or of the cluster's."),
-    ] = None,
-    certificate: Annotated[
-        Path | None,
-        typer.Option("--certificate", help="With --nodes that speak TLS: the file of the reader's certificate."),
-    ] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="The file of its key.")] = None,
-    authority: Annotated[
-        Path | None, typer.Option("--authority", help="The file of the authority of the nodes' certificates.")
-    ] = None,
+    secret_file: SecretFile = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    authority: NodesAuthority = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on for ever, instead of ending with what is there.")] = (
         False
     ),
