@@ -81,9 +81,9 @@ class Forced(AmqpError):
         if but and not undecided:
             word = f"{UNANSWERED_UNKNOWN_ON}{listed}: elsewhere it was not done"
         elif undecided:
-            word = f"{UNANSWERED_UNKNOWN}: what was not answered may have been done or not"
+            word = f"{UNANSWERED_UNKNOWN}: what was to be answered may have been done or not"
         else:
-            word = f"{UNANSWERED_NOT_DONE}: what was not answered was not done, and open transactions are rolled back"
+            word = f"{UNANSWERED_NOT_DONE}: what was to be answered was not done, and open transactions are rolled back"
         super().__init__(320, f"{reason[:LONGEST_REASON]}; {word}")
         self.reason = reason
         self.undecided = undecided

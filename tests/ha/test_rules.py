@@ -244,7 +244,7 @@ def test_a_handover_is_not_begun_before_the_primary_serves() -> None:
     assert primary.host.closed == []
     primary.core.state = ACTIVE
     primary.core.on_message(heir.name, asked)
-    assert primary.host.closed == [f"handing over to {heir.name}"]
+    cluster.run(lambda: primary.host.closed == [f"handing over to {heir.name}"])
 
 
 def test_clients_are_not_read_while_checkpoints_are_behind() -> None:

@@ -37,7 +37,7 @@ from ha.messages.copying import (
     SnapshotEnd,
     SnapshotQueues,
 )
-from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
+from ha.messages.election import ClientsClosed, HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
@@ -84,6 +84,7 @@ MESSAGES: list[Any] = [
     HandoverRequest(1, 800),
     Outdated(1),
     HandoverRefused(1, "no"),
+    ClientsClosed(1, 2, 1, 0.5, True),
     SnapshotCalls(1, 800, 7, [KeptCall(1, POSITION, "level", RECORD)], KeptCalls(last=1, events=1)),
     SnapshotAccess(1, 800, 7, [User("u", "hash", ("t",), 1)], Access(events=1, last=1)),
     StepAsk(1, 3, "user.delete", "u", b""),

@@ -144,6 +144,10 @@ class Connection:
     def __init__(self) -> None:
         self.forced: list[AmqpError] = []
         self.reliefs = 0
+        self.undecided = self.drained = False
+
+    def drain(self) -> None:
+        self.drained = True
 
     def force_close(self, error: AmqpError) -> None:
         self.forced.append(error)

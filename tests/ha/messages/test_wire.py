@@ -59,9 +59,10 @@ NUMBERS = {
     51: "StepAsk",
     52: "StepTold",
     60: "AlarmsInForce",
+    70: "ClientsClosed",
 }
 """Of version 5 of the peer protocol; 13 is one of before 0.1.0. From 28 on: of the feature ``calls`` only, 43 of
-``beats``, from 50 on: of ``users``, and 60 of ``alarms``."""
+``beats``, from 50 on: of ``users``, 60 of ``alarms``, and 70 of ``handover``."""
 
 
 def test_a_number_names_one_kind_for_as_long_as_its_version_is_spoken() -> None:

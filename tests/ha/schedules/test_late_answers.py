@@ -41,7 +41,7 @@ def ends(node: MemoryNode) -> None:
 
 def test_former_role_s_write_ends_late() -> None:
     """P12: it is not the end of the new primary's own write, which hangs: that must be noticed."""
-    cluster = declared("q", size=2)
+    cluster = declared("q", size=2, link_down_grace=10.0)
     former, heir = promoted_while_it_writes(cluster)
     ends(heir)
     assert heir.core.leading is not None and heir.core.leading.primary.writer.writing and heir.state == RECOVERING
