@@ -170,9 +170,10 @@ class NodeCore(Node):
             if not isinstance(message, AttachmentRefused | Outdated | HandoverRefused):
                 self.emit(Send(node, Outdated(self.generation)))
             return
-        if generation > self.generation and not self.leading:
+        if generation > self.generation:
             self.candidate.heard(generation)
-            self.emit(ReadRecord())
+            if not self.leading:
+                self.emit(ReadRecord())
         if isinstance(message, Beat):
             self.beats.told(node, message)
         elif isinstance(message, Probe):

@@ -264,3 +264,15 @@ def test_probed_in_the_turn_of_its_end() -> None:
     assert primary.core.leading is None
     replies = [decode(data) for source, _, data in cluster.wire if source == primary.name]
     assert [m.tail for m in replies if isinstance(m, ProbeReply)] == [written]
+
+
+def test_a_primary_is_probed_for_a_later_generation() -> None:
+    """``probed_for_a_later_generation``: it answers how far its log goes, serves on, and counts that generation."""
+    cluster = declared("q")
+    primary, asker = cluster.primary, backups_of(cluster)[0]
+    later = primary.core.generation + 1
+    primary.report(lambda: primary.core.on_message(asker.name, Probe(later, 7)))
+    assert primary.core.state == "active" and primary.core.candidate._heard == later
+    for _ in range(5):
+        cluster.turn()
+    assert cluster.primary is primary
