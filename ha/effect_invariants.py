@@ -43,6 +43,7 @@ from ha.messages.copying import (
     SnapshotEnd,
     SnapshotQueues,
 )
+from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.node import Node
@@ -385,8 +386,8 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     SnapshotQueues: _sums,
     SnapshotCalls: _called,
     SnapshotAccess: _let_in,
-    StepAsk: _asks,
-    StepTold: _answers,
+    **dict.fromkeys((StepAsk, MemberAsk), _asks),
+    **dict.fromkeys((StepTold, MemberTold), _answers),
     **dict.fromkeys(get_args(DeskRequest), _asks),
     **dict.fromkeys(get_args(DeskAnswer), _answers),
     SnapshotEnd: _copy_ends,

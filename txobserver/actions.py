@@ -21,7 +21,11 @@ LOG_LEVEL: Final = "log_level"
 LISTENER: Final = "listener"
 HOOK: Final = "hook"
 FLAG: Final = "flag"
-FLAGS: dict[str, str] = {"calls": "every node takes part in cluster calls; one that does not is attached no more"}
+MEMBERS_FLAG: Final = "members"
+FLAGS: dict[str, str] = {
+    "calls": "every node takes part in cluster calls; one that does not is attached no more",
+    MEMBERS_FLAG: "the coordination record may say who is a member; a node that cannot read that is attached no more",
+}
 """The feature flags of this release, with what it means that one is raised. Each is a feature that nodes announce."""
 
 

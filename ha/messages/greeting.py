@@ -12,12 +12,13 @@ from typing import NamedTuple
 import msgspec
 
 from txobserver.access import USERS_FEATURE
+from txobserver.actions import MEMBERS_FLAG
 from txobserver.calls import CALLS_FEATURE
 
 WIRE_VERSION = 5
 OLDEST_VERSION = 5
 """Version 4 is that of 0.1.0, which speaks with its own version only."""
-FEATURES: frozenset[str] = frozenset({CALLS_FEATURE, USERS_FEATURE})
+FEATURES: frozenset[str] = frozenset({CALLS_FEATURE, USERS_FEATURE, MEMBERS_FLAG})
 """What this version of txha knows beside the newest version of the protocol."""
 INTRODUCTIONS = "introductions"
 """A feature of a node's door for clients, which the core does not know: other nodes may say there where a client comes

@@ -27,6 +27,7 @@ from ha.messages.copying import (
 )
 from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
+from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 
@@ -63,6 +64,8 @@ Peer = (
     | DeskAnswer
     | StepAsk
     | StepTold
+    | MemberAsk
+    | MemberTold
 )
 """What the core takes"""
 Told = Peer | AlarmsInForce
