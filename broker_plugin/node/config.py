@@ -273,6 +273,7 @@ class NodeConfig(BaseSettings):
             backup_timeout=timing.backup_timeout,
             link_down_grace=timing.link_down_grace,
             min_ready=self.min_ready,
+            follow_members="min_ready" not in self.model_fields_set,
             checkpoint_bytes=store.checkpoint_bytes,
             checkpoint_every=store.checkpoint_seconds,
             outcomes_kept=self.outcomes_kept,
