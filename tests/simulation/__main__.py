@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tests.simulation.calls_run import CallsRun
 from tests.simulation.campaign import Totals, campaign, seed_of_the_commit
+from tests.simulation.members_run import MembersRun
 from tests.simulation.mixed import MixedRun
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, find
@@ -35,10 +36,11 @@ def run(
     mixed: Annotated[bool, typer.Option(help="Nodes of different releases, with a line for every seed")] = False,
     calls: Annotated[bool, typer.Option(help="Cluster calls, with a line for every seed")] = False,
     users: Annotated[bool, typer.Option(help="Changes of users, with a line for every seed")] = False,
+    members: Annotated[bool, typer.Option(help="Changes of the members, with a line for every seed")] = False,
 ) -> None:
     """Run seeds; exit status 1 if a promise was broken. The first three that fail are shrunk."""
-    if each or mixed or calls or users:
-        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls, users)))
+    if each or mixed or calls or users or members:
+        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls, users, members)))
     errors = Console(stderr=True, highlight=False)
     totals = campaign(first, seeds, jobs, file, lambda text: errors.print(f"[dim]{text}"), seed_of_the_commit())
     if as_json:
@@ -54,8 +56,9 @@ def run(
     raise typer.Exit(1 if totals.broken else 0)
 
 
-def _kind(mixed: bool, calls: bool, users: bool) -> type[Run]:
-    return MixedRun if mixed else CallsRun if calls else UsersRun if users else Run
+def _kind(mixed: bool, calls: bool, users: bool, members: bool) -> type[Run]:
+    kinds = {MixedRun: mixed, CallsRun: calls, UsersRun: users, MembersRun: members}
+    return next((kind for kind, chosen in kinds.items() if chosen), Run)
 
 
 def _run_each(first: int, seeds: int, kind: type[Run]) -> int:
@@ -79,6 +82,7 @@ def replay(
     mixed: Annotated[bool, typer.Option(help="Nodes of different releases")] = False,
     calls: Annotated[bool, typer.Option(help="Cluster calls")] = False,
     users: Annotated[bool, typer.Option(help="Changes of users")] = False,
+    members: Annotated[bool, typer.Option(help="Changes of the members")] = False,
 ) -> None:
     """Print the transcript of one seed, the same to the letter every time; exit status 1 if a promise was broken."""
     schedule = None
@@ -86,7 +90,7 @@ def replay(
         found = Run(seed).run()
         if found.promise:
             schedule = shrink(seed, found.promise, found.schedule, lambda text: None)
-    result = _kind(mixed, calls, users)(seed, schedule, transcript=True).run()
+    result = _kind(mixed, calls, users, members)(seed, schedule, transcript=True).run()
     for fault in result.schedule:
         print(f"planned: {fault}")
     print("\n".join(result.transcript))

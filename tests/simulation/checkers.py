@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.branch_checkers import BranchAgreement, LockedStays, OneOutcome, PreparedIsListed, PreparedStays
 from tests.simulation.call_checkers import CallsInOrder
 from tests.simulation.checker import Checker
+from tests.simulation.member_checkers import Members
 from tests.simulation.message_checkers import (
     Atomic,
     Counts,
@@ -52,5 +53,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     Versions,
     CallsInOrder,
     SameUsers,
+    Members,
     Live,
 )

@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.calls_run import CallsRun
+from tests.simulation.members_run import MembersRun
 from tests.simulation.mixed import MixedRun
 from tests.simulation.run import Result, Run
 from tests.simulation.users_run import UsersRun
@@ -23,7 +24,8 @@ class Seeded:
 
     ``first``: where the slice begins to look, since the seeds before have been seen not to find it. ``mixed``: it takes
     nodes of different releases (``tests.simulation.mixed``); ``calls``: cluster calls (``tests.simulation.calls_run``);
-    ``users``: changes of users (``tests.simulation.users_run``).
+    ``users``: changes of users (``tests.simulation.users_run``); ``members``: of the cluster's members
+    (``tests.simulation.members_run``).
     """
 
     name: str
@@ -34,18 +36,25 @@ class Seeded:
     mixed: bool = False
     calls: bool = False
     users: bool = False
+    members: bool = False
 
 
 SEEDED: list[Seeded] = []
 
 
 def seeded(
-    *promises: str, rare: bool = False, first: int = 0, mixed: bool = False, calls: bool = False, users: bool = False
+    *promises: str,
+    rare: bool = False,
+    first: int = 0,
+    mixed: bool = False,
+    calls: bool = False,
+    users: bool = False,
+    members: bool = False,
 ) -> Callable[[Callable[[ExitStack], None]], Callable[[ExitStack], None]]:
     """Register a fault under the name of its function."""
 
     def register(plant: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
-        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls, users))
+        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls, users, members))
         return plant
 
     return register
@@ -56,7 +65,13 @@ def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
 
     Invariants are not checked: what they find would not show whether the checkers do.
     """
-    run = MixedRun if fault.mixed else CallsRun if fault.calls else UsersRun if fault.users else Run
+    kinds: dict[type[Run], bool] = {
+        MixedRun: fault.mixed,
+        CallsRun: fault.calls,
+        UsersRun: fault.users,
+        MembersRun: fault.members,
+    }
+    run = next((kind for kind, wanted in kinds.items() if wanted), Run)
     with unchecked():
         return first_that_breaks(fault.plant, fault.promises, lambda seed: run(seed).run(), range(first, first + seeds))
 
