@@ -96,7 +96,7 @@ class Cluster:
     def members(self) -> set[str]:
         """The nodes that belong to the cluster."""
         membership = membership_of(self.coordination.record)
-        return set(self.disks) if membership is None else {each.name for each in membership.nodes}
+        return set(self.founding) if membership is None else {each.name for each in membership.nodes}
 
     def new_disk(self, name: str) -> None:
         """An empty disk for a node that is down."""
