@@ -18,16 +18,23 @@ from ha.effects import CompareAndSet, Effect, LogLine, ReadQueue, ReadRecord, Re
 from ha.invariants import NodeChecks
 from ha.link_beats import LinkBeats
 from ha.log_events import StoreFailed
+from ha.membership.belonging import is_member, objection_to
+from ha.membership.member_changes import Told
+from ha.membership.members import MemberChange
 from ha.membership.node_state import ACTIVE, CATCHUP, NODE_TABLE, READY
 from ha.membership.record import Record
 from ha.messages.attaching import AttachmentRefused
 from ha.messages.beats import Beat
 from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.election import HandoverRefused, Outdated, Probe, ProbeReply
+from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.messages.wire import Peer
 from ha.node import NO_FEATURES, Node
+from ha.outside import Outside
+from ha.relay import NO_PRIMARY
 from ha.roles import Following, Leading, Role, Waiting
 from ha.settings import Settings
+from txobserver.actions import MEMBERS_FLAG
 from txobserver.calls import CALLS_FEATURE, LocalCalls
 from txobserver.events import Configure
 from txobserver.frames import Frame
@@ -174,6 +181,8 @@ class NodeCore(Node):
             self.candidate.heard(generation)
             if not self.leading:
                 self.emit(ReadRecord())
+        if not is_member(self.record, node) or isinstance(self.role, Outside):
+            return  # what a node says that was removed is of no account, whatever it was; it reads the record itself
         if isinstance(message, Beat):
             self.beats.told(node, message)
         elif isinstance(message, Probe):
@@ -181,6 +190,11 @@ class NodeCore(Node):
         elif isinstance(message, ProbeReply):
             self.candidate.reply(message)
             self._stand_at_once()
+        elif isinstance(message, MemberAsk):
+            if generation == self.generation and (leading := self.leading):
+                leading.members.asked(node, message, self.state == ACTIVE, self.now)
+        elif isinstance(message, MemberTold):
+            self.relay.members.answered(message)
         elif isinstance(message, DeskAnswer):
             if generation == self.generation and node == self.role.desk_at:
                 self.calls.take(message)
@@ -326,6 +340,21 @@ class NodeCore(Node):
         """
         self.role.configure(step, done)
 
+    def change_members(self, change: MemberChange, told: Told) -> None:
+        """An operator asks at this node for a change of the members, which the primary makes.
+
+        ``told`` is always called in the end: with None, the reason of a refusal, or that the outcome is not known.
+        """
+        leading, primary = self.leading, self.role.desk_at
+        if leading is not None:
+            leading.members.ask(change, self.state == ACTIVE, self.now, told)
+        elif not primary:
+            told(NO_PRIMARY)
+        elif MEMBERS_FLAG not in self.features.get(primary, NO_FEATURES):
+            told(f"{primary}, the primary, knows nothing of members in the record: upgrade it first")
+        else:
+            self.relay.members.at(primary, self.generation, change, told)
+
     def resign(self, reason: str) -> None:
         """This node is about to stop: it stands no more, and a primary closes its clients and gives the lease up."""
         self.candidate.retire()
@@ -345,7 +374,11 @@ class NodeCore(Node):
         newer = record.generation > self.generation
         self.generation = max(self.generation, record.generation)
         current = self.following
-        if record.primary is None or record.primary == self.member:
+        if (why := objection_to(record, self.member)) is not None:
+            self.role.detached(retry_at_once=True)
+            if not (isinstance(self.role, Outside) and self.role.why == why):
+                self.role = Outside(self, why)
+        elif record.primary is None or record.primary == self.member:
             self.role.detached(retry_at_once=True)
             self.role = Waiting(self)
         elif current is None or newer or current.backup.primary != record.primary.node:

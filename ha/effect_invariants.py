@@ -30,6 +30,7 @@ from ha.membership.record import Record
 from ha.messages import beats, copying, election
 from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
 from ha.messages.calls import DeskAnswer, DeskRequest
+from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.node import Node
@@ -388,8 +389,8 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     copying.SnapshotQueues: _sums,
     copying.SnapshotCalls: _called,
     copying.SnapshotAccess: _let_in,
-    StepAsk: _asks,
-    StepTold: _answers,
+    **dict.fromkeys((StepAsk, MemberAsk), _asks),
+    **dict.fromkeys((StepTold, MemberTold), _answers),
     **dict.fromkeys(get_args(DeskRequest), _asks),
     **dict.fromkeys(get_args(DeskAnswer), _answers),
     copying.SnapshotEnd: _copy_ends,

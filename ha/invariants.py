@@ -10,6 +10,7 @@ from ha.apply.invariants import check_checkpointing, check_gate, check_replica, 
 from ha.backup.invariants import check_backup, check_backup_deep
 from ha.effect_invariants import EffectChecks
 from ha.effects import Effect
+from ha.membership.belonging import needed
 from ha.membership.invariants import check_candidate, check_keeper
 from ha.membership.node_state import ACTIVE, CATCHUP, JOINING, NODE_TABLE, READY, RECOVERING, STANDALONE
 from ha.node import Node
@@ -136,7 +137,7 @@ def check_leading(node: Node, role: Leading) -> None:
     check_backups(role.backups)
     check_handover(role.handover, primary)
     below = primary.decisions.below_min_ready
-    few = len(keeper.record.ready) < node.settings.min_ready
+    few = len(keeper.record.ready) < needed(keeper.record, node.settings)
     assert few or not below, f"P12: nothing is committed, and {len(keeper.record.ready)} are ready"
 
 

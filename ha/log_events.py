@@ -69,6 +69,21 @@ class RecordRefused(NamedTuple):
     reason: str
 
 
+class NoMember(NamedTuple):
+    """This node, or its store, does not belong to the cluster, as the record says."""
+
+    reason: str
+
+
+class MembersChanged(NamedTuple):
+    """An operator has changed the members, by the change of this ``number``: ``change`` says how, ``members`` who they
+    are now."""
+
+    number: int
+    change: str
+    members: str
+
+
 class StoreFailed(NamedTuple):
     """The store failed; the node will end."""
 
@@ -198,6 +213,8 @@ LogEvent = (
     | ResyncBegun
     | OverwritingRefused
     | RecordRefused
+    | NoMember
+    | MembersChanged
     | StoreFailed
     | SteppingDown
     | HandingOver

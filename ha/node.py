@@ -13,9 +13,11 @@ from ha.effects import Effect, LogLine, Send
 from ha.feed.feed import Feed
 from ha.log_events import StateChanged
 from ha.membership.candidate import Candidate
+from ha.membership.members import ClusterNode
 from ha.membership.node_state import ACTIVE, NODE_TABLE
 from ha.messages.calls import DeskRequest
 from ha.messages.election import ClientsClosed, Probe, ProbeReply
+from ha.messages.member_asks import MemberAsk
 from ha.messages.steps import StepAsk
 from ha.relay import StepRelay
 from ha.settings import Settings
@@ -25,7 +27,7 @@ from txobserver.ports.ledger import Host
 
 NO_FEATURES: frozenset[str] = frozenset()
 
-ASKS: tuple[type, ...] = (StepAsk, *get_args(DeskRequest))
+ASKS: tuple[type, ...] = (StepAsk, MemberAsk, *get_args(DeskRequest))
 """What a node says to the primary, and no primary to another."""
 
 
@@ -47,7 +49,8 @@ class Node:
     when others cannot be; ``failed``: why the store has failed, if it has; ``sessions``: the number of the last
     attachment that was asked for; ``calls``: the node's part in cluster calls, of which ``local_calls`` is what it has
     kept durably; ``relay``: steps that operators ask for here; ``handed_over``: how the last primary that this node
-    followed has handed over.
+    followed has handed over; ``founding``: the nodes that its own file lists, itself among them, for as long as the
+    record does not say who is a member.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Node:
         self.state = NODE_TABLE.start
         self.member, self.replica, self.host, self.settings = member, replica, host, settings
         self.generation, self.log_first = replica.tail.generation, log_first
+        self.founding: tuple[ClusterNode, ...] = ()
         self.feed = Feed(replica, settings.feed_bytes)
         self.linked: set[str] = set()
         self.features: dict[str, frozenset[str]] = {}

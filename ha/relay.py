@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ha.apply.applied_here import is_applied_here
 from ha.apply.replica import Replica
 from ha.effects import Effect, Send
+from ha.member_relay import MemberRelay
 from ha.messages.steps import NOT_APPENDED, StepAsk, StepTold
 from txobserver.access import ACCESS
 from txobserver.events import Configure
@@ -28,8 +29,10 @@ RELAYED = ACCESS
 
 class StepRelay:
     """Of one node. ``waiting``: who waits for the answer to which request; ``_told``: what the primary has answered to
-    those whose step is not applied here. ``first``: requests are numbered from there on; another process of the node
-    has another one, so no answer to an earlier one's request is taken for one to ours (``answered_after_a_restart``).
+    those whose step is not applied here; ``members``: changes of the cluster's members.
+
+    ``first``: requests are numbered from there on; another process of the node has another one, so no answer to an
+    earlier one's request is taken for one to ours (``answered_after_a_restart``).
     """
 
     def __init__(self, replica: Replica, emit: Callable[[Effect], None], first: int) -> None:
@@ -38,6 +41,7 @@ class StepRelay:
         self._replica = replica
         self._emit = emit
         self._last = first
+        self.members = MemberRelay(emit, first)
 
     def here(self, step: Configure, done: Done, append: Callable[[Configure, Done], None]) -> None:
         """Ask this node's own ledger, as the primary."""
@@ -68,6 +72,7 @@ class StepRelay:
         """The attachment, or the role, has ended: no more answers come. Those that have come are told in their time."""
         for number in [each for each in self.waiting if each not in self._told]:
             self._end(number, OUTCOME_UNKNOWN)
+        self.members.lost()
 
     def fail(self) -> None:
         """The node has failed, and applies nothing more."""

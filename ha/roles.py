@@ -11,6 +11,7 @@ from ha.calls.desk import TicketDesk
 from ha.calls.standing import CallsStanding
 from ha.effects import LogLine, ResetLog, Send
 from ha.log_events import FollowingPrimary, PrimarySilent, RefusedByPrimary, SteppingDown
+from ha.membership.belonging import needed
 from ha.membership.node_state import ACTIVE, CATCHUP, READY, RECOVERING
 from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
@@ -25,6 +26,7 @@ from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
 from ha.primary.fanout import Star
 from ha.primary.handover import Handover, take_out_who_stops
+from ha.primary.member_desk import MemberDesk
 from ha.primary.primary import Primary
 from ha.relay import NO_PRIMARY, NOT_ACTIVE
 from ha.role import Role as Role
@@ -167,6 +169,8 @@ class Leading(Role):
         following = (attachments, self.fanout, node.replica, self.keeper, settings)
         self.backups = Backups(self.primary, *following, node.linked, emit, node.now)
         self.handover = Handover(node.host, settings, emit, node.features, node.wake)
+        contents = node.replica.contents
+        self.members = MemberDesk(self.keeper, attachments, node.founding, lambda: contents.calls, emit)
         ledger = self.primary.ledger
         of_ledger = (ledger.configure, lambda: ledger.last_id, lambda: self.keeper.record.ready, attachments.lacking)
         self.desk = TicketDesk(record.generation, node.replica, settings, *of_ledger, self._answer)
@@ -205,7 +209,8 @@ class Leading(Role):
         """
         node, primary, keeper = self.node, self.primary, self.keeper
         primary.writer.wall_ms = node.wall_ms
-        too_few = len(keeper.record.ready) < node.settings.min_ready
+        primary.decisions.min_ready = needed(keeper.record, node.settings)
+        too_few = len(keeper.record.ready) < primary.decisions.min_ready
         primary.decisions.lost_min_ready(too_few and primary.point.serving)
         if keeper.holds(node.now):
             enough = not primary.decisions.below_min_ready
@@ -259,6 +264,7 @@ class Leading(Role):
         self.node.candidate.access.answered(not self.keeper.expired(now), now)
 
     def _ready_set_changed(self, before: tuple[Member, ...]) -> None:
+        self.members.let_go(self.node.now)
         self.backups.record_stored(before, self.node.log_first, self.node.now)
 
     def cas_failed(self) -> None:
@@ -271,6 +277,7 @@ class Leading(Role):
         self.node.emit(LogLine(SteppingDown(reason)))
         self.node.host.on_inactive(reason)
         self.primary.abandon()
+        self.members.end()
         self.node.relay.lost()
         return self.keeper.record
 

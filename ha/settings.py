@@ -35,6 +35,8 @@ class Settings:
     answered; 0: it closes them at once.
     ``call_retry``: how long after a cluster call has failed on a node it is run there again; ``ticket_timeout``: how
     long an initiator may have the ticket; ``calls_kept``: how many calls the history holds that a primary writes.
+    ``min_ready``: below how many ready members nothing new is committed; ``follow_members``: that is a majority of the
+    members that count instead, where the record says who is one.
     """
 
     lease_ttl: float = 1.0
@@ -50,6 +52,7 @@ class Settings:
     silence: float = 3.0
     lease_drift: float = 0.02
     min_ready: int = 1
+    follow_members: bool = False
     window_bytes: int = 4 << 20
     portion_bytes: int = 1 << 20
     small_lag: int = 1000

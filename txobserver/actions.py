@@ -24,7 +24,11 @@ FLAG: Final = "flag"
 CERTIFICATES: Final = "certificates"
 CERTIFICATES_FEATURE: Final = "certificates"
 """What a node names that knows the action of this name."""
-FLAGS: dict[str, str] = {"calls": "every node takes part in cluster calls; one that does not is attached no more"}
+MEMBERS_FLAG: Final = "members"
+FLAGS: dict[str, str] = {
+    "calls": "every node takes part in cluster calls; one that does not is attached no more",
+    MEMBERS_FLAG: "the coordination record may say who is a member; a node that cannot read that is attached no more",
+}
 """The feature flags of this release, with what it means that one is raised. Each is a feature that nodes announce."""
 
 

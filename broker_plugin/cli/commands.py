@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from broker_plugin.cli.access import definitions, limits, permissions, policies, users, vhosts
+from broker_plugin.cli.access import definitions, limits, members, permissions, policies, users, vhosts
 from broker_plugin.cli.asking import (
     BadArgument,
     Dir,
@@ -57,6 +57,7 @@ tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
 app.add_typer(tx, name="tx")
 app.add_typer(dtx.app, name="dtx")
 app.add_typer(calls.app, name="calls")
+app.add_typer(members.app, name="member")
 app.add_typer(users.app, name="users")
 app.add_typer(vhosts.app, name="vhosts")
 app.add_typer(permissions.app, name="permissions")

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from broker_plugin.cli.terminal import PlainConsole
+from broker_plugin.cli.terminal import PlainConsole, say
+from ha.membership.members import shown
 from txobserver.printable import printable
 
 _COLOURS = {"active": "bold green", "ready": "green", "down": "bold red", "recovering": "yellow"}
@@ -63,6 +64,26 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
 def users_table(users: list[dict[str, Any]]) -> None:
     """One row a user."""
     _texts(("user", "tags"), ((user["name"], ", ".join(user["tags"])) for user in users))
+
+
+def members_table(node: str, found: dict[str, Any]) -> None:
+    """One row a member; then what is so of all of them. ``node``: which one says so."""
+    said = (
+        (row["name"], shown(row["host"], row["port"]), *(_yes(row[key]) for key in ("primary", "ready", "counts")))
+        for row in found["members"]
+    )
+    _texts(("member", "address", "primary", "ready", "counts"), said)
+    if found["in_record"]:
+        where = f"change {found['change']} of the members in the record"
+    else:
+        where = f"by the file of {node}: the record does not say who is a member"
+    say(f"{where}; min_ready is {found['min_ready']}")
+    for store in found["removed_stores"]:
+        say(f"refused until it is discarded: the store {store}")
+
+
+def _yes(said: bool) -> str:
+    return "yes" if said else "no"
 
 
 def vhosts_table(rows: list[dict[str, Any]]) -> None:

@@ -15,6 +15,10 @@ A record that knows the identity of its cluster is of format 3. One of format 2 
 an earlier version would write the record back without it. Its column of checksums gets another name with that, so that
 such a process, which looks at the format only when it opens the file, must open it again.
 
+A record that says who is a member is of format 4, and the file is raised to that with the first such record: a process
+of an earlier version would write the record back without its members (``record_rewritten_without_members``). Its table
+gets another name with that, so that such a process finds no record any more, opens the file again and then says why.
+
 Another user who can read a file can hold SQLite's lock of readers on it, and then no node can write. So the record is
 for its owner and group alone, also where another program has made the file (``record_locked_by_another_user``).
 """
@@ -28,6 +32,7 @@ import tempfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -43,8 +48,11 @@ from ha.membership.record import (
 )
 from recovery.store.files import REAL_FILES
 
-FORMAT_VERSION = 3
-READABLE = (2, 3)
+FORMAT_VERSION, WITH_MEMBERS = 3, 4
+"""Of a file that is made, and of one whose record says who is a member"""
+READABLE = (2, 3, 4)
+RECORD, RECORD_WITH_MEMBERS = "record", "record_with_members"
+"""The table, and its name from the format on that says who is a member"""
 JOURNAL = "-journal"
 """Behind the file's name: what SQLite keeps beside it while it writes"""
 MOMENTS = 50
@@ -99,8 +107,10 @@ class SqliteCoordination:
                 body = msgspec.json.encode(stored)
                 if stored.cluster_id:
                     _raise_format(connection)
-                checksum = _checksum(stored.version, body)
-                connection.execute("REPLACE INTO record VALUES (1, ?, ?, ?)", (stored.version, checksum, body))
+                if stored.membership is not msgspec.UNSET:
+                    _raise_to_members(connection)
+                row = stored.version, _checksum(stored.version, body), body
+                connection.execute(f"REPLACE INTO {_table(connection)} VALUES (1, ?, ?, ?)", row)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -186,7 +196,7 @@ class SqliteCoordination:
                 return None
             if found not in READABLE:
                 raise CoordinationError(
-                    f"{self._path} has format version {found}; this version of txha reads 2 to {FORMAT_VERSION}"
+                    f"{self._path} has format version {found}; this version of txha reads 2 to {WITH_MEMBERS}"
                 )
             if self._confirm:
                 _write_unchanged(connection)
@@ -253,7 +263,7 @@ class SqliteCoordination:
         return found.st_dev, found.st_ino
 
     def _read(self, connection: sqlite3.Connection) -> Record | None:
-        row = connection.execute("SELECT * FROM record WHERE id = 1").fetchone()
+        row = _row(connection)
         if row is None or len(row) != 4 or row[2] != _checksum(row[1], row[3]):
             raise CoordinationError(f"the coordination store {self._path} {DAMAGED}")
         if row[1] == 0:
@@ -294,6 +304,33 @@ def _raise_format(connection: sqlite3.Connection) -> None:
     if _format_version(connection) == 2:
         connection.execute("ALTER TABLE record RENAME COLUMN crc TO checksum")
         connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
+
+
+def _raise_to_members(connection: sqlite3.Connection) -> None:
+    """To the format of a record that says who is a member, within the transaction that is open."""
+    if _format_version(connection) < WITH_MEMBERS:
+        connection.execute(f"ALTER TABLE {RECORD} RENAME TO {RECORD_WITH_MEMBERS}")
+        connection.execute(f"PRAGMA user_version={WITH_MEMBERS}")
+
+
+def _table(connection: sqlite3.Connection) -> str:
+    return RECORD_WITH_MEMBERS if _format_version(connection) >= WITH_MEMBERS else RECORD
+
+
+def _row(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
+    """The row of the record. Another process may raise the format between two looks at the file."""
+    table = _table(connection)
+    try:
+        return _row_in(connection, table)
+    except sqlite3.OperationalError:
+        if (now := _table(connection)) == table:
+            raise
+        return _row_in(connection, now)
+
+
+def _row_in(connection: sqlite3.Connection, table: str) -> tuple[Any, ...] | None:
+    found: tuple[Any, ...] | None = connection.execute(f"SELECT * FROM {table} WHERE id = 1").fetchone()
+    return found
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

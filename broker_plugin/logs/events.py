@@ -33,6 +33,14 @@ class InvariantsChecked(NamedTuple):
     variable: str
 
 
+class AddressDiffers(NamedTuple):
+    """Other nodes look for ``node`` at ``listed``, as the record says, and its file lets it listen on ``own``."""
+
+    node: str
+    listed: str
+    own: str
+
+
 class NodeFailed(NamedTuple):
     """Why the node ends."""
 
@@ -334,6 +342,7 @@ class RenewedMeanwhile(NamedTuple):
 NodeEvent = (
     NodeStarted
     | InvariantsChecked
+    | AddressDiffers
     | NodeFailed
     | AllReady
     | TooFewReady

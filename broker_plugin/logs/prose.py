@@ -163,6 +163,8 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     core.ResyncBegun: lambda e: "resynchronising queue by queue",
     core.OverwritingRefused: lambda e: e.reason,
     core.RecordRefused: lambda e: e.reason,
+    core.NoMember: lambda e: e.reason,
+    core.MembersChanged: lambda e: f"change {e.number} of the members: {e.change}; the members are {e.members}",
     core.StoreFailed: lambda e: f"the store failed: {e.reason}",
     core.SteppingDown: lambda e: f"stepping down: {e.reason}",
     core.HandingOver: lambda e: e.reason,
@@ -183,6 +185,10 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     core.TooBusyToStand: _too_busy,
     node.NodeStarted: lambda e: f"started with {e.member} at {e.position}, core {e.core}",
     node.InvariantsChecked: lambda e: f"invariants are checked after each turn ({e.variable}): this node is slow",
+    node.AddressDiffers: lambda e: (
+        f"the record has other nodes look for {e.node} at {e.listed}, and this node's file lets it listen on {e.own}: "
+        "change the file, or the record with `txha member move`"
+    ),
     node.NodeFailed: lambda e: e.reason,
     node.AllReady: lambda e: f"all {e.nodes} nodes are ready again",
     node.TooFewReady: lambda e: shortage(e.ready, e.nodes, e.min_ready) or "",

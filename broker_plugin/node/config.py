@@ -253,6 +253,7 @@ class NodeConfig(BaseSettings):
             beat_every=timing.beat_every,
             link_deadline=timing.link_deadline,
             min_ready=self.min_ready,
+            follow_members="min_ready" not in self.model_fields_set,
             checkpoint_bytes=store.checkpoint_bytes,
             checkpoint_every=store.checkpoint_seconds,
             outcomes_kept=self.outcomes_kept,

@@ -13,7 +13,7 @@ import logging
 import secrets
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from broker_plugin.guard import Guard, GuardedProtocol
@@ -45,6 +45,7 @@ UNGREETED = 64
 LINKING_SECONDS = 10.0
 """Within this time a peer that is dialled must take the connection and greet; then it is dialled anew."""
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
+NO_MEMBER = "it is no member of the cluster any more"
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,8 @@ class Links:
         self.alarms = PeerAlarms(self.send)
         self._credentials = credentials
         self._refusals = PeerRefusals(credentials.now)
-        self._dialling = {peer.name: PeerRefusals(credentials.now, peer.name) for peer in peers}
         self._sealed = SealedStream()
-        self._peers = peers
+        self._peers = {peer.name: peer for peer in peers}
         self._on_link = on_link
         self._on_message = on_message
         self._on_reader = on_reader
@@ -149,13 +149,34 @@ class Links:
         self._in: dict[PeerProtocol, None] = {}  # in the order of their coming, so that they end in that
         self._ungreeted: dict[PeerProtocol, None] = {}
         self._server: asyncio.Server | None = None
-        self._dialers: list[asyncio.Task[object]] = []
+        self._dialers: dict[str, asyncio.Task[object]] = {}
         self._stopping = False
 
     async def start(self, host: str, port: int) -> None:
         """Listen, and begin to dial. Raises OSError if the port is taken."""
         self._server = await self._guard.create_server(self._accepted, host, port)
-        self._dialers = [self._guard.create_task(self._dial(peer)) for peer in self._peers]
+        self._dial_all()
+
+    def follow(self, peers: Sequence[PeerAddress]) -> None:
+        """These are the peers from now on: dial who is new, dial anew who has moved, and let go of the others."""
+        wanted = {peer.name: peer for peer in peers}
+        gone = [name for name, peer in self._peers.items() if wanted.get(name) != peer]
+        self._peers.clear()
+        self._peers.update(wanted)
+        for name in gone:
+            if (dialer := self._dialers.pop(name, None)) is not None:
+                dialer.cancel()
+            if (out := self._out.get(name)) is not None:
+                out.close()
+        for protocol in [each for each in self._in if each.peer is not None and each.peer not in wanted]:
+            protocol.refuse(NO_MEMBER)
+        if self._server is not None and not self._stopping:
+            self._dial_all()
+
+    def _dial_all(self) -> None:
+        for name, peer in self._peers.items():
+            if name not in self._dialers:
+                self._dialers[name] = self._guard.create_task(self._dial(peer))
 
     def send(self, peer: str, message: object) -> None:
         """Send, if the peer is linked; else the message is lost, as it may be on any network."""
@@ -183,9 +204,9 @@ class Links:
     async def stop(self) -> None:
         """End everything."""
         self._stopping = True
-        for dialer in self._dialers:
+        for dialer in self._dialers.values():
             dialer.cancel()
-        await asyncio.gather(*self._dialers, return_exceptions=True)
+        await asyncio.gather(*self._dialers.values(), return_exceptions=True)
         if self._server is not None:
             self._server.close()
         for protocol in [*self._out.values(), *self._in]:
@@ -196,7 +217,7 @@ class Links:
             self._guard,
             self.hello,
             self._credentials.challenge() if self._credentials.in_clear else None,
-            [peer.name for peer in self._peers],
+            self._peers,
             self._greeted,
             self._on_message,
             self._left,
@@ -228,7 +249,7 @@ class Links:
         """Keep a connection to this peer, for ever. One that stands, and on which it does not greet, is none
         (``dialled_and_never_greeted``): its process may be stopped, its host may hang.
         """
-        delay, silent = FIRST_DELAY, False
+        delay, silent, refusals = FIRST_DELAY, False, PeerRefusals(self._credentials.now, peer.name)
         while True:
             met, lost = asyncio.Event(), asyncio.Event()
 
@@ -250,7 +271,7 @@ class Links:
 
             proof = self._credentials.answer() if self._credentials.in_clear else None
             dialled = PeerProtocol(
-                self._guard, self.hello, proof, [peer.name], greeted, _ignore, gone, refusals=self._dialling[peer.name]
+                self._guard, self.hello, proof, [peer.name], greeted, _ignore, gone, refusals=refusals
             )
             try:
                 async with asyncio.timeout(LINKING_SECONDS):
@@ -258,6 +279,9 @@ class Links:
                     await met.wait()
                 await lost.wait()
                 delay, silent = FIRST_DELAY, False
+            except asyncio.CancelledError:  # it is no peer any more, or is elsewhere
+                dialled.close()
+                raise
             except OSError as error:
                 if isinstance(error, TimeoutError) and not silent:
                     silent = True  # and said once

@@ -41,6 +41,7 @@ from broker_plugin.node.entrances import Entrances
 from broker_plugin.node.link_identity import link_credentials
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
+from broker_plugin.node.member_admin import MemberAdmin
 from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.passing_tls import dialled_by
 from broker_plugin.node.ports import check_ports
@@ -237,6 +238,7 @@ class NodeProcess:
             watchdog=self._watchdog,
             local_calls=self.calls.local,
             surroundings=self.calls.surroundings,
+            own=PeerAddress(config.name, config.peer.host, config.peer.port),
         )
         self.calls.answer_to(self.parts)
         self.core, self.shell, self.records, self.links = self.parts
@@ -285,6 +287,7 @@ class NodeProcess:
                 **calls,
                 **UserAdmin(changes).handlers,
                 **RuleAdmin(changes).handlers,
+                **MemberAdmin(self.core, self.shell.report).handlers,
                 **DefinitionsAdmin(self.core, changes).handlers,
                 **door.handlers,
                 **self.metrics.handlers,
@@ -305,6 +308,7 @@ class NodeProcess:
     def _after_turn(self) -> None:
         core = self.core
         leading = core.leading
+        self._readiness.follow(core)
         self._readiness.look(len(leading.keeper.record.ready) if leading and core.state == ACTIVE else None)
         congested = leading is not None and leading.primary.point.serving and leading.primary.congested
         self.clients.turned(core, congested)

@@ -54,9 +54,9 @@ class PeerProtocol(GuardedProtocol):
     """One connection, either way. What comes in goes to ``on_message`` with the name of its sender; what that says of
     its alarms, which the core does not take, goes to ``on_alarms``.
 
-    ``expected`` are the nodes that may greet; ``features`` what both sides know, once the peer has greeted. ``session``
-    is there once both sides have proved themselves. ``proof``: None where all must be said over TLS (``secured``).
-    ``heard``: bytes have come since that was asked last.
+    ``expected`` are the nodes that may greet, looked at when one does; ``features`` what both sides know, once the peer
+    has greeted. ``session`` is there once both sides have proved themselves. ``proof``: None where all must be said
+    over TLS (``secured``). ``heard``: bytes have come since that was asked last.
     """
 
     def __init__(
@@ -214,7 +214,8 @@ class PeerProtocol(GuardedProtocol):
         if message.cluster_id != self._hello.cluster_id:
             raise ValueError(f"it belongs to another cluster that is also called {message.cluster}")
         if message.node not in self._expected:
-            raise ValueError(f"it is {message.node}, not {' or '.join(self._expected)}")
+            expected = f", not {' or '.join(self._expected)}" if self._expected else ", and no peer is expected here"
+            raise ValueError(f"it is {message.node}{expected}")
         self.peer = message.node
         self._on_greeted(self, message)
 

@@ -7,6 +7,8 @@ import logging
 from broker_plugin.logs.events import AllReady, TooFewReady
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.prose import shortage as shortage
+from ha.core import NodeCore
+from ha.membership.belonging import membership_of, needed
 
 log = logging.getLogger("txha.node")
 
@@ -18,6 +20,14 @@ class Readiness:
         self.nodes = nodes
         self.min_ready = min_ready
         self._said: str | None = None
+        self._nodes_of_file = nodes
+
+    def follow(self, core: NodeCore) -> None:
+        """Of as many nodes as the record says, and as many of them as must be ready by it."""
+        record, membership = core.record, membership_of(core.record)
+        self.nodes = self._nodes_of_file if membership is None else len(membership.nodes)
+        if record is not None:
+            self.min_ready = needed(record, core.settings)
 
     def shortage(self, ready: int) -> str | None:
         """See ``shortage``."""

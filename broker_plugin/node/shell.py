@@ -80,6 +80,7 @@ class Shell:
         self.core = core
         self._loop_watch = loop_watch
         self.on_turn: Callable[[], None] = lambda: None
+        self.on_settled: Callable[[], None] = lambda: None
         self.on_overslept: Callable[[], None] = lambda: None
         self._records = records
         self._look_every = look_every
@@ -228,4 +229,5 @@ class Shell:
         self._watch()
         if self._loop_watch is not None:
             self._loop_watch.settled()
+        self.on_settled()
         self.on_turn()

@@ -8,6 +8,7 @@ from broker_plugin.compiled import running
 from broker_plugin.embedded.unsupported import unsupported_of_queue
 from broker_plugin.node.calls.shown import own_standing
 from broker_plugin.node.handed_over import handover
+from broker_plugin.node.member_admin import members_shown
 from broker_plugin.node.readiness import Readiness
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
@@ -37,6 +38,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "former_store_ready": name in ready and member not in record.ready if record else False,
         "primary": primary,
         "min_ready": readiness.min_ready,
+        "members": [each["name"] for each in members_shown(core)["members"]],
         "shortage": readiness.shortage(len(ready)) if core.state == ACTIVE else None,
         "cluster_id": record.cluster_id if record else None,
         "record_version": record.version if record else 0,

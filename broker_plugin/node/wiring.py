@@ -14,6 +14,7 @@ from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.guard import Guard
 from broker_plugin.node.client_settings import tell_refused_login
+from broker_plugin.node.linked_members import LinkedMembers
 from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
 from broker_plugin.node.loop_watch import LoopWatch
 from broker_plugin.node.peer_protocol import Admit, OnReader, admit_all
@@ -80,17 +81,21 @@ def wire(
     watchdog: Watchdog | None = None,
     local_calls: LocalCalls | None = None,
     surroundings: Surroundings | None = None,
+    own: PeerAddress | None = None,
 ) -> Parts:
     """To be called in the event loop; then ``links`` and ``shell`` are to be started, in this order.
 
     ``guard`` tells ``shell.store_failed`` what a store fails with. ``watchdog`` is shown the turns of a primary.
-    ``local_calls``: what the node has kept of cluster calls; ``surroundings``: what these work on.
+    ``local_calls``: what the node has kept of cluster calls; ``surroundings``: what these work on. ``own``: where it
+    listens for other nodes; None where no record ever says who is a member.
     """
     core = NodeCore(store.member, replica, broker, settings, store.first, hello.cluster_id, first_session, local_calls)
     loop_watch = None if watchdog is None else LoopWatch(core, watchdog)
     shell = Shell(core, store, records, settings.renew_every, on_stop, guard, clocks, loop_watch, surroundings)
     core.wake = shell.due
     links = shell.io.links = Links(guard, hello, credentials, peers, shell.on_link, shell.on_message, on_reader, admit)
+    if own is not None:
+        shell.on_settled = LinkedMembers(core, links, peers, own).look
     return Parts(core, shell, records, links)
 
 

@@ -23,6 +23,7 @@ import msgspec
 
 from ha.effects import CompareAndSet, Effect, LogLine
 from ha.log_events import ForcingOutdated, GenerationsUsedUp, NobodyTakesOver
+from ha.membership.belonging import with_ready_bound
 from ha.membership.poll import Poll
 from ha.membership.record import Record
 from ha.membership.record_access import RecordAccess
@@ -136,7 +137,7 @@ class Candidate:
             preferred="",
             loss_accepted=generation + 1,
         )
-        self._propose(CompareAndSet(self.record.version, record), now)
+        self._propose(CompareAndSet(self.record.version, with_ready_bound(record)), now)
 
     def tick(self, tail: Position, linked: Collection[str], now: float, whole: bool = True) -> None:
         """Ask, wait for replies, propose, as far as each may be done now; ``whole``: the store holds a state.

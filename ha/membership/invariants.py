@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ha.membership.belonging import membership_of
 from ha.membership.candidate import Candidate
 from ha.membership.poll import Poll
 from ha.membership.record import Record
@@ -28,6 +29,38 @@ def check_record(record: Record) -> None:
     assert record.released or not record.preferred, f"P10: {record.preferred} shall follow one who stays"
     assert 0 <= record.loss_accepted <= record.generation, f"P2: a loss is accepted for {record.loss_accepted}"
     assert record.loss_unknown >= 0, f"P2: a loss is unknown for {record.loss_unknown}"
+    check_membership(record)
+
+
+def check_membership(record: Record) -> None:
+    """Who belongs to the cluster, as a record says."""
+    membership = membership_of(record)
+    if membership is None:
+        return
+    nodes, names = membership.nodes, [each.name for each in membership.nodes]
+    assert membership.number >= 1, f"P10: change {membership.number} of the members"
+    assert differ(names), f"P10: two members have one name: {names}"
+    assert differ((each.host, each.port) for each in nodes), f"P12: two members have one address: {nodes}"
+    for member in record.ready:
+        node = membership.find(member.node)
+        assert node is not None, f"P10: {member} is ready, and no member"
+        assert node.counts, f"P2: {member} is ready, and does not count"
+        assert node.store == member.incarnation, f"P2: {member} is ready, and listed with the store {node.store}"
+        assert member not in membership.removed, f"P10: {member} is ready, and was removed"
+
+
+def check_members_change(before: Record, wished: Record) -> None:
+    """One change of the members at a time, and none by a promotion."""
+    old, new = membership_of(before), membership_of(wished)
+    if old is None:
+        assert new is None or new.number == 1, f"P10: the members begin with change {new}"
+        return
+    assert new is not None, "P10: a record is rewritten without its members"
+    changes = new.number - old.number
+    assert 0 <= changes <= 1, f"P10: change {new.number} of the members follows {old.number}"
+    gone = {each.name for each in old.nodes} ^ {each.name for each in new.nodes}
+    assert len(gone) <= changes, f"P10: the members {gone} come or go in {changes} changes"
+    assert not changes or wished.generation == before.generation, "P10: a promotion changes the members"
 
 
 def check_change(before: Record, wished: Record, expected: int) -> None:
@@ -41,6 +74,7 @@ def check_change(before: Record, wished: Record, expected: int) -> None:
     assert wished.cluster == before.cluster, "P10: the record of another cluster is proposed"
     assert wished.loss_accepted >= before.loss_accepted, "P2: that a loss was accepted is forgotten"
     assert wished.loss_unknown >= before.loss_unknown, "P2: that a loss is unknown is forgotten"
+    check_members_change(before, wished)
     if wished.generation == before.generation:
         assert wished.primary == before.primary, f"P10: generation {wished.generation} gets another primary"
         assert wished.loss_accepted == before.loss_accepted, "P2: a loss is accepted without a promotion"

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from ha.membership.members import Membership
 from ha.membership.watchdog import Renewals, Watchdog
 from txobserver.ids import Member
 
@@ -36,6 +37,8 @@ class Record(msgspec.Struct, frozen=True):
     """Generation of the last promotion for which an operator accepted the loss of data; 0 if there was none."""
     loss_unknown: int = 0
     """An earlier record was lost: a loss may have been accepted for any generation up to this one. 0: none was lost."""
+    membership: Membership | msgspec.UnsetType = msgspec.UNSET
+    """Which nodes belong to the cluster; unset, and not stored, where each node goes by its own file."""
 
 
 class CoordinationError(Exception):
@@ -57,14 +60,22 @@ class CasConflict(Exception):
 def may_follow(record: Record, current: Record | None) -> bool:
     """Whether ``record`` can come after ``current``, whatever their versions say.
 
-    A cluster keeps its identity, a generation its primary, and generations never fall: so no process that went by
+    A cluster keeps its identity, a generation its primary, and generations never fall, nor do the numbers of changes of
+    its members (``record_rewritten_without_members``): so no process that went by
     another record than the one that is there changes it, though the versions may be the same by chance.
     """
     if current is None:
         return True
     if current.cluster_id not in ("", record.cluster_id) or record.generation < current.generation:
         return False
+    if _changes(record) < _changes(current):  # its writer knows nothing of members, or not of the last change
+        return False
     return record.generation > current.generation or record.primary == current.primary
+
+
+def _changes(record: Record) -> int:
+    """How often the members have been changed."""
+    return 0 if isinstance(record.membership, msgspec.UnsetType) else record.membership.number
 
 
 class Snapshot(NamedTuple):

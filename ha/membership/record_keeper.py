@@ -13,17 +13,22 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from ha.effects import CompareAndSet
+from ha.effects import CompareAndSet, Effect
+from ha.membership.belonging import objection_to
+from ha.membership.member_changes import MemberChanges
 from ha.membership.record import Record
 from ha.settings import Settings
 from txobserver.ids import Member
 
 
 class RecordKeeper:
-    """Keeps the lease and carries out changes of the ready set. Times are the shell's monotonic seconds."""
+    """Keeps the lease and carries out changes of the ready set. Times are the shell's monotonic seconds.
+
+    Many methods: one for each thing that is wished of the record, and for each that may become of a change.
+    """
 
     def __init__(
-        self, record: Record, sent_at: float, me: Member, settings: Settings, emit: Callable[[CompareAndSet], None]
+        self, record: Record, sent_at: float, me: Member, settings: Settings, emit: Callable[[Effect], None]
     ) -> None:
         self.record = record
         self.lost = False
@@ -43,6 +48,7 @@ class RecordKeeper:
         self._removes: set[Member] = set()
         self._release: str | None = None
         self._leave_to: frozenset[Member] = frozenset()
+        self.members = MemberChanges(me, settings, emit)
 
     def holds(self, now: float) -> bool:
         """Whether the lease certainly still holds."""
@@ -79,11 +85,20 @@ class RecordKeeper:
         return member in self.record.ready
 
     def add(self, member: Member, now: float) -> None:
-        """Take a member into the ready set; not between another's change of the record and our next one."""
+        """Take a member into the ready set; not between another's change of the record and our next one, and none that
+        does not belong to the cluster, or is about to leave it."""
+        if self.refuses(member) is not None:
+            return
         if not self._holds_back and member not in self.record.ready and member not in self._adds:
             self._removes.discard(member)
             self._adds.add(member)
             self.send_if_due(now)
+
+    def refuses(self, member: Member) -> str | None:
+        """Why this member cannot be attached, or become ready: the record does not count it among the members."""
+        if member.node == self.members.leaving:
+            return f"{member.node} is being removed from the cluster"
+        return objection_to(self.record, member)
 
     def forget_add(self, member: Member) -> None:
         """Its attachment has ended: what was wished for is wished no more. What is on its way still counts."""
@@ -109,7 +124,7 @@ class RecordKeeper:
         """Send the next change: at once when something is wanted, else when the lease is due to be renewed."""
         if self.in_flight is not None or self.lost or self.released:
             return
-        wanted = self._adds or self._removes or self.releasing
+        wanted = self._adds or self._removes or self.releasing or self.members.wanted
         if not wanted and now - self._sent_at < self._settings.renew_every:
             return
         ready = [m for m in self.record.ready if m not in self._removes]
@@ -119,13 +134,14 @@ class RecordKeeper:
         if self._adds:
             self._unresolved |= self._adds
             self._counted_by = None
-        wished = msgspec.structs.replace(
+        renewed = msgspec.structs.replace(
             self.record,
             version=self.record.version + 1,
             ready=tuple(ready),
             released=self.releasing,
             preferred=self._release or "",
         )
+        wished = self.members.carried_by(renewed)
         self._sent_at = now
         self.in_flight = CompareAndSet(self.record.version, wished)
         self._emit(self.in_flight)
@@ -140,6 +156,7 @@ class RecordKeeper:
         self._holds_back = False
         self._adds -= set(record.ready)
         self._removes &= set(record.ready)
+        self._settle_members()
 
     def renewed(self, begun_at: float) -> None:
         """The coordination store has renewed this generation's lease unasked, and begun with that at this time.
@@ -161,6 +178,7 @@ class RecordKeeper:
             self.record = current
             self._adds.clear()
             self._holds_back = True
+            self._settle_members()
         else:
             self.lost = True
 
@@ -183,6 +201,11 @@ class RecordKeeper:
         mine = self.record
         ours = (current.primary, current.generation, current.cluster_id) == (self._me, mine.generation, mine.cluster_id)
         return ours and current.version >= mine.version
+
+    def _settle_members(self) -> None:
+        """A change of the members has landed, or not: who does not belong any more is not added."""
+        self.members.settle(self.record)
+        self._adds = {each for each in self._adds if objection_to(self.record, each) is None}
 
     def failed(self) -> None:
         """The outcome is unknown; the lease runs on and the next change goes out when it is due."""

@@ -14,14 +14,14 @@ import msgspec
 from ha.messages.beats import BEATS_FEATURE
 from ha.messages.election import HANDOVER_FEATURE
 from txobserver.access import USERS_FEATURE
-from txobserver.actions import CERTIFICATES_FEATURE
+from txobserver.actions import CERTIFICATES_FEATURE, MEMBERS_FLAG
 from txobserver.calls import CALLS_FEATURE
 
 WIRE_VERSION = 5
 OLDEST_VERSION = 5
 """Version 4 is that of versions before 0.1.0, which speak with their own only."""
 FEATURES: frozenset[str] = frozenset(
-    {CALLS_FEATURE, USERS_FEATURE, BEATS_FEATURE, CERTIFICATES_FEATURE, HANDOVER_FEATURE}
+    {CALLS_FEATURE, USERS_FEATURE, BEATS_FEATURE, CERTIFICATES_FEATURE, HANDOVER_FEATURE, MEMBERS_FLAG}
 )
 """What this version of txha knows beside the newest version of the protocol."""
 INTRODUCTIONS = "introductions"

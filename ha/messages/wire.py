@@ -36,6 +36,7 @@ from ha.messages.election import (
     Promoted,
 )
 from ha.messages.greeting import Hello
+from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 
@@ -74,6 +75,8 @@ Peer = (
     | StepAsk
     | StepTold
     | Beat
+    | MemberAsk
+    | MemberTold
 )
 """What the core takes"""
 Told = Peer | AlarmsInForce

@@ -53,6 +53,9 @@ class Joins:
         if join.member.node != node:
             self._attachments.refuse(node, join.session, f"{join.member.node} speaks for itself")
             return
+        if (stranger := self._keeper.refuses(join.member)) is not None:
+            self._attachments.refuse(node, join.session, stranger)
+            return
         if unknown := self._unknown_flags(node):
             reason = f"upgrade node {node}: it does not know what is raised by flags for good, {', '.join(unknown)}"
             self._attachments.refuse(node, join.session, reason)

@@ -32,11 +32,11 @@ class StreamDecisions:
         watcher: TransactionWatcher,
     ) -> None:
         self.below_min_ready = False
+        self.min_ready = settings.min_ready
         self._watcher = watcher
         self._writer = writer
         self._point = point
         self._replica = replica
-        self._settings = settings
         self._additions = additions
         self.factory = TransactionObserverFactory(writer.generation, self, writer.ids.next, settings.work)
         self.transactions = Transactions(writer, point, self)
@@ -104,4 +104,4 @@ class StreamDecisions:
         return DtxDecision(tx, commit, heuristic, self._writer.wall_ms)
 
     def _too_few(self) -> str:
-        return f"fewer than {self._settings.min_ready} nodes are ready, so nothing new can be committed"
+        return f"fewer than {self.min_ready} nodes are ready, so nothing new can be committed"

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ha.membership.belonging import with_ready_bound
 from ha.membership.record import Record
 from recovery.planner.facts import RecordState, Site, StoreCondition, SurveyedStore, ToldClient
 from txobserver.ids import Position
@@ -145,7 +146,7 @@ def record_for(chosen: SurveyedStore, choice: Choice, site: Site) -> Record:
     assert chosen.member is not None
     version = record.version if record else 0
     ready = (chosen.member,)
-    return Record(
+    found = Record(
         site.cluster,
         version + 1,
         generation,
@@ -156,7 +157,9 @@ def record_for(chosen: SurveyedStore, choice: Choice, site: Site) -> Record:
         cluster_id=site.cluster_id,
         loss_accepted=(record.loss_accepted if record else 0) if choice.sure else generation,
         loss_unknown=(record.loss_unknown if record else 0) if choice.trusted else chosen.tail.generation,
+        membership=record.membership if record else msgspec.UNSET,
     )
+    return with_ready_bound(found)
 
 
 def _ours(site: Site) -> Sequence[SurveyedStore]:

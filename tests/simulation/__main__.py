@@ -14,6 +14,7 @@ from rich.table import Table
 from tests.simulation.calls_run import CallsRun
 from tests.simulation.campaign import Totals, campaign, seed_of_the_commit
 from tests.simulation.handovers_run import HandoversRun
+from tests.simulation.members_run import MembersRun
 from tests.simulation.mixed import MixedRun
 from tests.simulation.rolling import RollingRun
 from tests.simulation.run import Run
@@ -39,10 +40,11 @@ def run(
     users: Annotated[bool, typer.Option(help="Changes of users, with a line for every seed")] = False,
     handovers: Annotated[bool, typer.Option(help="One handover after the other, with a line for every seed")] = False,
     rolling: Annotated[bool, typer.Option(help="Upgrades to cluster calls, with a line for every seed")] = False,
+    members: Annotated[bool, typer.Option(help="Changes of the members, with a line for every seed")] = False,
 ) -> None:
     """Run seeds; exit status 1 if a promise was broken. The first three that fail are shrunk."""
-    if each or mixed or calls or users or handovers or rolling:
-        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls, users, handovers, rolling)))
+    if each or mixed or calls or users or handovers or rolling or members:
+        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls, users, handovers, rolling, members)))
     errors = Console(stderr=True, highlight=False)
     totals = campaign(first, seeds, jobs, file, lambda text: errors.print(f"[dim]{text}"), seed_of_the_commit())
     if as_json:
@@ -58,10 +60,11 @@ def run(
     raise typer.Exit(1 if totals.broken else 0)
 
 
-def _kind(mixed: bool, calls: bool, users: bool, handovers: bool, rolling: bool) -> type[Run]:
+def _kind(mixed: bool, calls: bool, users: bool, handovers: bool, rolling: bool, members: bool) -> type[Run]:
     kinds = (
         (rolling, RollingRun),
         (handovers, HandoversRun),
+        (members, MembersRun),
         (mixed, MixedRun),
         (calls, CallsRun),
         (users, UsersRun),
@@ -92,6 +95,7 @@ def replay(
     users: Annotated[bool, typer.Option(help="Changes of users")] = False,
     handovers: Annotated[bool, typer.Option(help="One handover after the other")] = False,
     rolling: Annotated[bool, typer.Option(help="Upgrades to cluster calls")] = False,
+    members: Annotated[bool, typer.Option(help="Changes of the members")] = False,
 ) -> None:
     """Print the transcript of one seed, the same to the letter every time; exit status 1 if a promise was broken."""
     schedule = None
@@ -99,7 +103,7 @@ def replay(
         found = Run(seed).run()
         if found.promise:
             schedule = shrink(seed, found.promise, found.schedule, lambda text: None)
-    result = _kind(mixed, calls, users, handovers, rolling)(seed, schedule, transcript=True).run()
+    result = _kind(mixed, calls, users, handovers, rolling, members)(seed, schedule, transcript=True).run()
     for fault in result.schedule:
         print(f"planned: {fault}")
     print("\n".join(result.transcript))

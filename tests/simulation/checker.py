@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ha.calls.answers import Answer
 from ha.effects import RunAction
+from ha.membership.members import MemberChange
 from ha.membership.record import Record
 from ha.messages.greeting import Hello
 from ha.messages.wire import Peer
@@ -140,6 +141,9 @@ class Checker:
         self, process: Process, label: str, name: str, before: dict[str | None, int], error: str | None
     ) -> None:
         """A node tells an operator what became of a step about a user."""
+
+    def member_answered(self, process: Process, change: MemberChange, before: int, error: str | None) -> None:
+        """A node tells an operator what became of a change of the members that was asked for at version ``before``."""
 
     def finished(self) -> None:
         """The run is over."""

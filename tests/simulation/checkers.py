@@ -7,6 +7,7 @@ from tests.simulation.call_checkers import CallsInOrder
 from tests.simulation.checker import Checker
 from tests.simulation.handover_checkers import Drained
 from tests.simulation.link_checkers import LinkLife
+from tests.simulation.member_checkers import Members
 from tests.simulation.message_checkers import (
     Atomic,
     Counts,
@@ -56,5 +57,6 @@ CHECKERS: tuple[type[Checker], ...] = (
     SameUsers,
     LinkLife,
     Drained,
+    Members,
     Live,
 )

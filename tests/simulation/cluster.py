@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from ha.membership.belonging import membership_of
 from ha.membership.node_state import ACTIVE
 from ha.membership.record import first_record
 from ha.settings import Settings
@@ -69,8 +70,7 @@ class Cluster:
         self.processes: dict[str, Process] = {}
         names = list(NAMES[:size])
         for name in names:
-            offset, rate = self._chance.uniform(0, 1000), 1 + self._chance.uniform(-CLOCK_DRIFT, CLOCK_DRIFT)
-            self.clocks[name] = MachineClock(world, offset, rate)
+            self.clocks[name] = self.new_clock()
             self.new_disk(name)
         self.truth = Truth(self, self.book)
         self.truth.watch([checker(self.truth) for checker in CHECKERS])
@@ -79,6 +79,25 @@ class Cluster:
         self.network = Network(world)
         for name in names:
             self.start(name)
+
+    def new_clock(self) -> MachineClock:
+        """Of one more machine."""
+        offset, rate = self._chance.uniform(0, 1000), 1 + self._chance.uniform(-CLOCK_DRIFT, CLOCK_DRIFT)
+        return MachineClock(self.world, offset, rate)
+
+    @property
+    def founding(self) -> tuple[str, ...]:
+        """The nodes that the files of all nodes list."""
+        return tuple(self.disks)
+
+    def listed_by(self, name: str) -> list[str]:
+        """The nodes that the file of this node lists."""
+        return list(self.disks)
+
+    def members(self) -> set[str]:
+        """The nodes that belong to the cluster."""
+        membership = membership_of(self.coordination.record)
+        return set(self.founding) if membership is None else {each.name for each in membership.nodes}
 
     def new_disk(self, name: str) -> None:
         """An empty disk for a node that is down."""
@@ -144,7 +163,8 @@ class Cluster:
 
     def all_ready(self) -> bool:
         """One active primary, every other node ready and listed, none missing."""
-        states = sorted(process.core.state for process in self.processes.values())
+        members = self.members()
+        states = sorted(process.core.state for process in self.processes.values() if process.name in members)
         record = self.coordination.record
         listed = {member.node for member in record.ready} if record else set()
-        return states == [ACTIVE] + ["ready"] * (len(self.disks) - 1) and listed == set(self.disks)
+        return states == [ACTIVE] + ["ready"] * (len(members) - 1) and listed == members

@@ -201,13 +201,14 @@ class Process:
             cluster.settings,
             self.greeting,
             LinkCredentials(LinkSecrets([SECRET]), lambda: nonces.randbytes(NONCE), self.clock.now),
-            [PeerAddress(name, name, PORT) for name in cluster.disks if name != self.name],
+            [PeerAddress(name, name, PORT) for name in cluster.listed_by(self.name) if name != self.name],
             WatchedRecords(self, self.child, calls),
             self._fail,
             clocks=Clocks(self.clock.now, self.clock.wall_ms),
             first_session=self._number << SESSION_BITS,
             local_calls=self.disk.machine.read(),
             surroundings=self.surroundings,
+            own=PeerAddress(self.name, self.name, PORT),
         )
         self.surroundings.answers = parts.shell.interpreter
         parts.shell._settle = self._settle  # type: ignore[method-assign]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
 from broker_plugin.embedded.operations.queue_operations import QueueState
+from ha.membership.belonging import needed
 from ha.membership.node_state import ACTIVE
 from ha.settings import Settings
 from tests.simulation.book import OK, UNKNOWN
@@ -79,6 +80,7 @@ class Run:
     """``schedule`` None: the one that belongs to the seed. ``kinds``: which clients there are, and how many of each."""
 
     kinds = KINDS
+    of_cluster = Cluster
 
     def __init__(self, seed: int, schedule: list[Fault] | None = None, transcript: bool = False) -> None:
         self.world = World(seed)
@@ -110,12 +112,18 @@ class Run:
             apply_steps=self.world.chance("parts").choice(APPLY_STEPS),
         )
         self.schedule = drawn
-        self.cluster = Cluster(self.world, size, self.adapted(settings), copies, self.releases(list(NAMES[:size])))
+        size = self.size_of(size)
+        releases = self.releases(list(NAMES[:size]))
+        self.cluster = self.of_cluster(self.world, size, self.adapted(settings), copies, releases)
         self._clients: list[Client] = []
 
     def drawn(self) -> list[Fault]:
         """The schedule that belongs to the seed."""
         return draw_schedule(self.world, LOAD_SECONDS)
+
+    def size_of(self, size: int) -> int:
+        """How many nodes there are at first."""
+        return size
 
     def adapted(self, settings: Settings) -> Settings:
         """The settings of every node."""
@@ -244,7 +252,8 @@ class Run:
         return not self.cluster.book.unanswered() and not any(queues[name].contents for name in (INPUT, *OUTPUTS))
 
     def _in_step(self) -> bool:
-        processes = self.cluster.running()
+        members = self.cluster.members()
+        processes = [process for process in self.cluster.running() if process.name in members]
         stand = {process.core.replica.applied for process in processes}
         return len(stand) == 1 and not any(process.core.replica.buffers for process in processes)
 
@@ -267,7 +276,9 @@ def serves_beside(cluster: Cluster, without: str) -> bool:
     others are left refuses what it would have to confirm, and that is as it must be.
     """
     running = cluster.running()
-    enough = sum(process.name not in cluster.coordination.cut_off for process in running) >= cluster.settings.min_ready
+    record, members = cluster.coordination.record, cluster.members()
+    least = cluster.settings.min_ready if record is None else needed(record, cluster.settings)
+    enough = sum(each.name in members - cluster.coordination.cut_off for each in running) >= least
     active = [process for process in running if process.core.state == ACTIVE]
     primaries = [(process.name, process.core.leading and process.core.leading.primary) for process in active]
     return any(

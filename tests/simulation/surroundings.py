@@ -9,7 +9,7 @@ import msgspec
 
 from ha.effects import KeepCalls, ReadAction, RunAction
 from ha.interpreter import Interpreter
-from txobserver.actions import Action, ActionRegistry
+from txobserver.actions import FLAG, Action, ActionRegistry
 
 if TYPE_CHECKING:
     from tests.simulation.seen import Process
@@ -97,5 +97,5 @@ def describe(effect: RunAction) -> str:
     what = (
         f"call {effect.tnx_id}" if effect.tnx_id else f"{'the undoing' if effect.undo else 'the beginning'} of a call"
     )
-    value = msgspec.msgpack.decode(effect.arguments, type=Setting).value
+    value = "" if effect.operation == FLAG else msgspec.msgpack.decode(effect.arguments, type=Setting).value
     return f"{what}: {effect.operation} {effect.name} to {value!r}"

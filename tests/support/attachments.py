@@ -45,6 +45,7 @@ class Keeper:
         self.leaving: set[Member] = set()
         self.asked: list[Any] = []
         self.record = SimpleNamespace(ready=(A, *ready))
+        self.stranger: str | None = None
 
     def counted(self) -> set[Member]:
         return self.ready | self.leaving
@@ -60,6 +61,9 @@ class Keeper:
 
     def forget_add(self, member: Member) -> None:
         self.asked.append(("forget", member))
+
+    def refuses(self, member: Member) -> str | None:
+        return self.stranger
 
 
 class Side:

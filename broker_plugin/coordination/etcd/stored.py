@@ -13,7 +13,9 @@ import msgspec
 
 from ha.membership.record import CoordinationError, ForeignRecord, Record
 
-FORMAT_VERSION = 1
+FORMAT_VERSION, WITH_MEMBERS = 1, 2
+"""The second is that of a record that says who is a member: a node of an earlier version would write it back without
+(``record_rewritten_without_members``), so it does not read it"""
 WAY_OUT = "stop all nodes and write a new one with `txha recover`"
 
 
@@ -36,7 +38,8 @@ class _Stored(msgspec.Struct):
 def encoded(record: Record, etcd: int) -> bytes:
     """``etcd``: identity of the cluster of members."""
     body = msgspec.json.encode(record)
-    return msgspec.json.encode(_Stored(FORMAT_VERSION, f"{etcd:x}", zlib.crc32(body), msgspec.Raw(body)))
+    form = FORMAT_VERSION if record.membership is msgspec.UNSET else WITH_MEMBERS
+    return msgspec.json.encode(_Stored(form, f"{etcd:x}", zlib.crc32(body), msgspec.Raw(body)))
 
 
 def decoded(content: bytes, key: str, cluster: str, etcd: int) -> Record | None:
@@ -50,8 +53,9 @@ def decoded(content: bytes, key: str, cluster: str, etcd: int) -> Record | None:
         stored = msgspec.json.decode(content, type=_Stored)
     except msgspec.DecodeError:
         raise RecordDamaged(f"the coordination record in {key} is damaged", content) from None
-    if stored.format != FORMAT_VERSION:
-        why = f"{key} has format version {stored.format}; this version of txha reads {FORMAT_VERSION}"
+    if stored.format not in (FORMAT_VERSION, WITH_MEMBERS):
+        known = f"this version of txha reads {FORMAT_VERSION} and {WITH_MEMBERS}"
+        why = f"{key} has format version {stored.format}; {known}"
         raise RecordDamaged(why, content)
     record = _checked(stored, key, content)
     if record.cluster != cluster:

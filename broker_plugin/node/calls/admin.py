@@ -21,6 +21,7 @@ from broker_plugin.node.shell import Shell, wall_ms
 from ha.calls.answers import ALL, Answer, CallDone, CallLagging, CallNotMade
 from ha.calls.initiation import NewCall
 from ha.core import NodeCore
+from ha.membership.belonging import membership_of
 from ha.messages.calls import ControlAsk, CursorsAsk, NodeCursor
 from txobserver.actions import FLAG, FLAGS, SHIPPED
 from txobserver.calls import FAST_FORWARD, ID_BYTES, RESET, SKIP
@@ -152,8 +153,10 @@ class CallsAdmin:
     def _need(self, given: object) -> int:
         if given == "all":
             return ALL
-        if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= self._nodes:
-            raise CommandRefused(f"succeed_num is a number from 1 to {self._nodes}, the nodes of this cluster, or all")
+        membership = membership_of(self._core.record)
+        most = self._nodes if membership is None else len(membership.nodes)
+        if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= most:
+            raise CommandRefused(f"succeed_num is a number from 1 to {most}, the nodes of this cluster, or all")
         return given
 
     # -- controls

@@ -16,6 +16,7 @@ from broker_plugin.amqp.protocol.sasl import Credentials
 from broker_plugin.node.calls.listeners import Listeners
 from broker_plugin.node.calls.shown import created_at
 from broker_plugin.node.config import NodeConfig
+from broker_plugin.node.member_admin import others_of
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.verdicts import MECHANISM, verdict_on
 from ha.core import NodeCore
@@ -115,12 +116,12 @@ class DoorAdmin:
             "memory": shown.get("memory", {}),
             "disk": shown.get("disk", {}),
             "clients": shown.get("clients", {}),
-            "others": {peer.name: peer.name in core.features for peer in self._config.peers},
+            "others": {name: name in core.features for name in others_of(core)},
             "others_alarms": self._others_alarms(),
         }
 
     def _others_alarms(self) -> dict[str, list[str] | None]:
-        return {peer.name: self._alarms_of(peer.name) for peer in self._config.peers}
+        return {name: self._alarms_of(name) for name in others_of(self._core)}
 
     async def _changes(self, arguments: dict[str, Any]) -> Any:
         """The history of what operators have changed, of one user if it is named; the oldest first."""

@@ -9,8 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from ha.membership.members import ClusterNode, Membership
 from ha.membership.record import UNSEEN, CasConflict, Coordination, CoordinationError, Record, Snapshot
 from tests.broker_plugin.coordination.contract import STORES, Open
 from txobserver.ids import Member
@@ -174,3 +176,17 @@ def test_who_is_given_up_is_not_waited_for(opened: Open) -> None:
     store.give_up()
     with suppress(CoordinationError):
         assert store.read() == there
+
+
+def test_who_is_a_member_is_kept_and_never_forgotten(opened: Open) -> None:
+    """A record from before is raised, and read by handles that had it open; none is taken back to before."""
+    one, two = opened(), opened()
+    first = one.compare_and_set(0, replace(FIRST, cluster_id="1" * 32))
+    assert two.read() == first
+    members = Membership(1, (ClusterNode("a", "h", 1, True, "1"), ClusterNode("b", "::1", 2)), (Member("c", "9"),))
+    second = one.compare_and_set(1, replace(first, membership=members))
+    assert two.read() == second and second.membership == members
+    with pytest.raises(CasConflict):
+        two.compare_and_set(2, replace(second, membership=UNSET))
+    assert two.compare_and_set(2, second).version == 3
+    assert opened().read() == replace(second, version=3)

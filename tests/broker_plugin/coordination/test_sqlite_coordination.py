@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from broker_plugin.coordination import sqlite_coordination
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.members import ClusterNode, Membership
 from ha.membership.record import CasConflict, CoordinationError, Record
 from txobserver.ids import Member
 
@@ -162,6 +163,24 @@ def test_an_old_process_stops_once_the_record_has_an_identity(tmp_path: Path) ->
     assert other.compare_and_set(3, given).version == 4
     store.close()
     assert SqliteCoordination(path, "c", confirm=True).read() == replace(given, version=4) and format_of(path) == 3
+
+
+def test_an_old_process_stops_once_the_record_says_who_is_a_member(tmp_path: Path) -> None:
+    """``record_rewritten_without_members``: one that has the file open must look at its format again."""
+    path, reads = tmp_path / "r", "SELECT * FROM record WHERE id = 1"
+    store, other = SqliteCoordination(path, "c", create=True), SqliteCoordination(path, "c", confirm=True)
+    there = store.compare_and_set(0, replace(record(), cluster_id="1" * 32))
+    old = sqlite3.connect(path, isolation_level=None)
+    assert old.execute(reads).fetchone()[1] == 1 and other.read() == there
+    said = store.compare_and_set(1, replace(there, membership=Membership(1, (ClusterNode("a", "h", 1),))))
+    assert format_of(path) == 4 and other.read() == said
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        old.execute(reads)
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        old.execute("REPLACE INTO record VALUES (1, 3, 0, '')")
+    old.close()
+    assert other.compare_and_set(2, said).version == 3
+    assert SqliteCoordination(path, "c").snapshot().record == replace(said, version=3)
 
 
 def test_a_new_record_is_of_the_new_format(tmp_path: Path) -> None:

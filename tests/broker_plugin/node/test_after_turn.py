@@ -74,7 +74,8 @@ class Running:
         keeper = SimpleNamespace(record=SimpleNamespace(ready=("a",)))
         leading = primary and SimpleNamespace(primary=primary, keeper=keeper)
         following = backup and SimpleNamespace(backup=backup)
-        self.node.core = SimpleNamespace(state=state, generation=generation, leading=leading, following=following)
+        roles = {"leading": leading, "following": following}
+        self.node.core = SimpleNamespace(state=state, generation=generation, record=None, **roles)
         self.node.doors._parts = SimpleNamespace(core=self.node.core)
         self.node._after_turn()
         return self.door.looks - before

@@ -44,6 +44,12 @@ def test_one_that_speaks_for_another_is_refused() -> None:
     assert side.said() == [("c", AttachmentRefused(3, 71, "b speaks for itself"))] and side.ours.sessions == {}
 
 
+def test_one_that_is_no_member_of_the_cluster_is_refused() -> None:
+    side = Side(C)
+    side.keeper.stranger = "b is no member"
+    assert side.join(tail=8) == ended(reason="b is no member") and side.ours.sessions == {}
+
+
 @pytest.mark.parametrize(
     ("words", "copied"),
     [

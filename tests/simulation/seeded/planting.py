@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from tests.simulation.calls_run import CallsRun
 from tests.simulation.handovers_run import HandoversRun
+from tests.simulation.members_run import MembersRun
 from tests.simulation.mixed import MixedRun
 from tests.simulation.rolling import RollingRun
 from tests.simulation.run import Result, Run
@@ -26,7 +27,8 @@ class Seeded:
     ``first``: where the slice begins to look, since the seeds before have been seen not to find it. ``mixed``: it takes
     nodes of different releases (``tests.simulation.mixed``); ``calls``: cluster calls (``tests.simulation.calls_run``);
     ``users``: changes of users (``tests.simulation.users_run``); ``handovers``: one handover after the other
-    (``tests.simulation.handovers_run``); ``rolling``: upgrades to calls and their flag (``tests.simulation.rolling``).
+    (``tests.simulation.handovers_run``); ``rolling``: upgrades to calls and their flag (``tests.simulation.rolling``);
+    ``members``: changes of the cluster's members (``tests.simulation.members_run``).
     """
 
     name: str
@@ -39,6 +41,7 @@ class Seeded:
     users: bool = False
     handovers: bool = False
     rolling: bool = False
+    members: bool = False
 
 
 SEEDED: list[Seeded] = []
@@ -53,11 +56,13 @@ def seeded(
     users: bool = False,
     handovers: bool = False,
     rolling: bool = False,
+    members: bool = False,
 ) -> Callable[[Callable[[ExitStack], None]], Callable[[ExitStack], None]]:
     """Register a fault under the name of its function."""
 
     def register(plant: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
-        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, mixed, calls, users, handovers, rolling))
+        given = (mixed, calls, users, handovers, rolling, members)
+        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first, *given))
         return plant
 
     return register
@@ -74,6 +79,7 @@ def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
         (fault.calls, CallsRun),
         (fault.users, UsersRun),
         (fault.handovers, HandoversRun),
+        (fault.members, MembersRun),
     )
     run: type[Run] = next((kind for it_takes, kind in kinds if it_takes), Run)
     with unchecked():

@@ -92,7 +92,7 @@ def test_how_far_a_node_is(node: CallsNode) -> None:
     readiness = Readiness(1, 1)
     expected = {"node": "a", "member": "a/1", "counts": True, "tnx_id": 1, "behind": 0, "failing": None, "reason": None}
     expected["undoing"] = False
-    assert found["nodes"] == [expected] and found["flags"] == {"calls": True}
+    assert found["nodes"] == [expected] and found["flags"] == {"calls": True, "members": False}
     core = node.parts.core
     shown = node.call(lambda: status(core, Member("a", "1"), readiness))["calls"]
     assert shown["last"] == shown["cursor"] == 1 and shown["behind"] == 0 and shown["flags"] == ["calls"]

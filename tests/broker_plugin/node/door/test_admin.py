@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from broker_plugin.admin.server import CommandRefused
 from broker_plugin.amqp.protocol.logins import FREE, Logins
@@ -36,12 +37,17 @@ class Node:
         self.log: list[tuple[str, str, int, str]] = []
         self.access.rules = {DEFAULT.place: DEFAULT}
         self.record: Any = SimpleNamespace(
-            ready=[Member("a", "1"), Member("b", "1")], primary=Member("a", "1"), cluster_id="i", generation=4
+            membership=UNSET,
+            ready=[Member("a", "1"), Member("b", "1")],
+            primary=Member("a", "1"),
+            cluster_id="i",
+            generation=4,
         )
         self.core: Any = SimpleNamespace(
             member=Member("a", "1"),
             replica=SimpleNamespace(contents=SimpleNamespace(access=self.access)),
             settings=SimpleNamespace(calls_kept=2),
+            founding=[SimpleNamespace(name=name) for name in "abc"],
             record=self.record,
             state="active",
             generation=4,
@@ -54,7 +60,6 @@ class Node:
             cluster="c",
             amqp=SimpleNamespace(port=5672),
             listeners={"l": SimpleNamespace(port=5673)},
-            peers=[SimpleNamespace(name="b"), SimpleNamespace(name="c")],
         )
         self.listeners: Any = SimpleNamespace(opened=["l"])
 

@@ -1,0 +1,39 @@
+"""MemberRelay: changes of the members that operators ask for at a node, taken to the primary that it is attached to.
+
+Where the attachment ends before the primary has answered, the outcome is not known here, and this is what is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ha.effects import Effect, Send
+from ha.membership.member_changes import UNKNOWN, Told
+from ha.membership.members import MemberChange
+from ha.messages.member_asks import MemberAsk, MemberTold
+
+
+class MemberRelay:
+    """Of one node. ``first``: requests are numbered from there on, another process of the node from elsewhere."""
+
+    def __init__(self, emit: Callable[[Effect], None], first: int) -> None:
+        self._emit = emit
+        self._last = first
+        self._waiting: dict[int, Told] = {}
+
+    def at(self, primary: str, generation: int, change: MemberChange, told: Told) -> None:
+        """Ask the primary, another node."""
+        self._last += 1
+        self._waiting[self._last] = told
+        self._emit(Send(primary, MemberAsk(generation, self._last, *change)))
+
+    def answered(self, message: MemberTold) -> None:
+        """The primary has answered."""
+        if (told := self._waiting.pop(message.number, None)) is not None:
+            told(message.error)
+
+    def lost(self) -> None:
+        """The attachment, or the role, has ended: no more answers come."""
+        waiting, self._waiting = self._waiting, {}
+        for told in waiting.values():
+            told(UNKNOWN)

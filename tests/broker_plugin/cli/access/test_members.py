@@ -1,0 +1,33 @@
+"""What is given to ``txha member`` is checked before any node is asked (``broker_plugin.cli.access.members``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_plugin.cli.access.members import read_address
+from broker_plugin.cli.asking import BadArgument
+from tests.support.commands import txha_here
+
+
+@pytest.mark.parametrize(
+    "text,read",
+    [("h:1", ("h", 1)), ("10.0.0.2:65535", ("10.0.0.2", 65535)), ("[::1]:5801", ("::1", 5801))],
+)
+def test_an_address(text: str, read: tuple[str, int]) -> None:
+    assert read_address(text) == read
+
+
+@pytest.mark.parametrize(
+    "text", ["h", ":1", "h:", "h:x", "h:0", "h:65536", "h:+1", "::1:5801", "[::1]", "[h]:1", "[]:1", "a b:1", "u@h:1"]
+)
+def test_no_address(text: str) -> None:
+    with pytest.raises(BadArgument):
+        read_address(text)
+    found = txha_here("member", "add", "n", text, "--dir", "nowhere")
+    assert found.returncode == 2 and found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("add", "", "h:1"), ("remove", "x" * 101)])
+def test_no_name(words: tuple[str, ...]) -> None:
+    found = txha_here("member", *words, "--dir", "nowhere")
+    assert found.returncode == 2 and "a node's name has 1 to 100 characters" in found.stderr
