@@ -36,6 +36,8 @@ ALLOWED = {
     ("host/broker_end.py", "NodeProtocol"): "the same",
     ("coordination/etcd/change_stream.py", "Thread"): "it runs in a process of its own, or in that of a command",
     ("coordination/etcd/version_pipe.py", "Thread"): "it sets what a watch waits for, and the watch reads again anyway",
+    ("node/link_tls.py", "BaseProtocol"): "the type of what takes a connection over: it is a guarded one",
+    ("node/link_tls.py", "Protocol"): "the same",
     ("coordination/record_thread.py", "submit"): "the future goes to the guard; no caller waits for an answer",
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 from importlib import metadata
@@ -198,6 +197,7 @@ def promote(
     """
     from broker_plugin.cli.cluster.promoting import (
         accepted_version,
+        check_waiting,
         greatest_generation,
         promoted,
         say_accepted,
@@ -205,12 +205,7 @@ def promote(
         wait_active,
     )
 
-    if as_json and not wait:
-        raise BadArgument("--json prints what has happened, for which --wait waits; leave it out with --no-wait")
-    if timeout is not None and not wait:
-        raise BadArgument("--timeout says how long --wait waits; leave it out with --no-wait")
-    if timeout is not None and not 0 <= timeout < math.inf:
-        raise BadArgument("--timeout must be a finite number of seconds, and not negative")
+    check_waiting(wait, timeout, as_json)
     nodes, chosen = promoted(dir, config, node)
     node, directory = chosen.name, chosen.directory
     arguments: dict[str, object] = {"accept_data_loss": accept_data_loss}

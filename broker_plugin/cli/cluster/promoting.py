@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,16 @@ def promoted(dir: Path | None, config: Path | None, node: str | None) -> tuple[N
     if node not in (None, own.name):
         raise BadArgument(f"{config} is the file of {own.name}, not of {node}: leave the name out")
     return look, own
+
+
+def check_waiting(wait: bool, timeout: float | None, as_json: bool) -> None:
+    """Refuse what has no effect, or cannot be. Raises BadArgument."""
+    if as_json and not wait:
+        raise BadArgument("--json prints what has happened, for which --wait waits; leave it out with --no-wait")
+    if timeout is not None and not wait:
+        raise BadArgument("--timeout says how long --wait waits; leave it out with --no-wait")
+    if timeout is not None and not 0 <= timeout < math.inf:
+        raise BadArgument("--timeout must be a finite number of seconds, and not negative")
 
 
 def accepted_version(status: dict[str, Any], yes: bool) -> int | None:
