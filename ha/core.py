@@ -26,7 +26,8 @@ from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.election import HandoverRefused, Outdated, Probe, ProbeReply
 from ha.messages.wire import Peer
 from ha.node import NO_FEATURES, Node
-from ha.roles import Following, Leading, Role, Waiting
+from ha.role import Role, Waiting
+from ha.roles import Following, Leading
 from ha.settings import Settings
 from txobserver.calls import CALLS_FEATURE, LocalCalls
 from txobserver.events import Configure

@@ -1,4 +1,4 @@
-"""What a node's role answers, whichever it is; the roles that do what this one does not are in ``ha.roles``."""
+"""Role: what each role of a node answers, and Waiting, that of one without a primary to follow (``ha.roles``)."""
 
 from __future__ import annotations
 

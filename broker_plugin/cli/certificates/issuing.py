@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from broker_plugin.cli.certificates.given import as_address
-from broker_plugin.tls.names import NODE, CertificateName, name_of_uris
+from recovery.certificate_names import NODE, CertificateName, name_of_uris
 
 SKEW = datetime.timedelta(minutes=5)
 """A certificate is valid so long before it is made: clocks of other hosts may be behind."""

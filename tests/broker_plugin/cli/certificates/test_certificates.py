@@ -16,7 +16,7 @@ import pytest
 
 from broker_plugin.cli.certificates import files, issuing
 from broker_plugin.tls.files import is_authority
-from broker_plugin.tls.names import CertificateName, name_of_peer
+from recovery.certificate_names import CertificateName, name_of_peer
 from tests.support.commands import txha_here
 
 
