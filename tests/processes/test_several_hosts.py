@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import ssl
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pika
@@ -14,7 +12,7 @@ import pytest
 
 from python_tests.harness.hosts.host import Host, hosts, why_not
 from python_tests.harness.hosts.page import Block, blocks, run_block
-from python_tests.harness.stress.namespaces import own_surroundings
+from tests.python_tests.harness.stress.surroundings import in_own_surroundings
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "several_hosts.md"
@@ -22,24 +20,6 @@ SYSTEMCTL = ROOT / "python_tests" / "harness" / "hosts" / "systemctl.py"
 NAMES = ("db1", "db2", "db3")
 ADDRESSES = ("192.0.2.11", "192.0.2.12", "192.0.2.13")
 GATEWAY = "192.0.2.1"
-
-
-def in_a_network_of_its_own(scene: Callable[[], None]) -> None:
-    """In a thread that is there for this alone; raises what the scene raises."""
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            own_surroundings()
-            scene()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
 
 
 def prepare(host: Host) -> None:
@@ -84,28 +64,27 @@ def primary(made: dict[str, Host]) -> str:
 
 
 @pytest.mark.timeout(600)
+@in_own_surroundings
 def test_each_command_of_the_page() -> None:
     """Each ends well, in the order of the page; a client commits, and another node is primary in the end."""
     assert why_not() is None, why_not()
     every = list(blocks(PAGE))
     shell = re.findall(r"^```sh$", PAGE.read_text(), re.MULTILINE)
     assert len(every) == len(shell) > 10, "each block says where it is run"
+    with hosts(NAMES, ADDRESSES, GATEWAY) as listed:
+        made = {host.name: host for host in listed}
+        for host in listed:
+            prepare(host)
+        for block in every:
+            run_block(block, made, ROOT)
+            if "--ready" in block.script:
+                commit_and_look(made, block)
+        assert primary(made) == "db2"
 
-    def scene() -> None:
-        with hosts(NAMES, ADDRESSES, GATEWAY) as listed:
-            made = {host.name: host for host in listed}
-            for host in listed:
-                prepare(host)
-            for block in every:
-                run_block(block, made, ROOT)
-                if "--ready" in block.script:
-                    commit_and_look(made, block)
-            assert primary(made) == "db2"
 
-    def commit_and_look(made: dict[str, Host], block: Block) -> None:
-        for host in made.values():
-            host.run(block.script.replace("&& break", "&& exit 0") + "exit 1")
-        the_page_s_program(made["db1"])
-        assert drained(made["db1"]) == [b"42"]
-
-    in_a_network_of_its_own(scene)
+def commit_and_look(made: dict[str, Host], block: Block) -> None:
+    """Each node is ready, by the page's own look; the page's client commits, and that is there."""
+    for host in made.values():
+        host.run(block.script.replace("&& break", "&& exit 0") + "exit 1")
+    the_page_s_program(made["db1"])
+    assert drained(made["db1"]) == [b"42"]
