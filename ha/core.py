@@ -31,10 +31,9 @@ from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.messages.wire import Peer
 from ha.node import NO_FEATURES, Node
 from ha.outside import Outside
-from ha.relay import NO_PRIMARY
-from ha.roles import Following, Leading, Role, Waiting
+from ha.role import Role, Waiting
+from ha.roles import Following, Leading
 from ha.settings import Settings
-from txobserver.actions import MEMBERS_FLAG
 from txobserver.calls import CALLS_FEATURE, LocalCalls
 from txobserver.events import Configure
 from txobserver.frames import Frame
@@ -341,19 +340,12 @@ class NodeCore(Node):
         self.role.configure(step, done)
 
     def change_members(self, change: MemberChange, told: Told) -> None:
-        """An operator asks at this node for a change of the members, which the primary makes.
-
-        ``told`` is always called in the end: with None, the reason of a refusal, or that the outcome is not known.
-        """
-        leading, primary = self.leading, self.role.desk_at
-        if leading is not None:
+        """An operator asks here for a change of the members, and is ``told`` in the end as by ``configure``."""
+        if (leading := self.leading) is not None:
             leading.members.ask(change, self.state == ACTIVE, self.now, told)
-        elif not primary:
-            told(NO_PRIMARY)
-        elif MEMBERS_FLAG not in self.features.get(primary, NO_FEATURES):
-            told(f"{primary}, the primary, knows nothing of members in the record: upgrade it first")
         else:
-            self.relay.members.at(primary, self.generation, change, told)
+            at = self.role.desk_at
+            self.relay.members.ask(at, self.features.get(at, NO_FEATURES), self.generation, change, told)
 
     def resign(self, reason: str) -> None:
         """This node is about to stop: it stands no more, and a primary closes its clients and gives the lease up."""

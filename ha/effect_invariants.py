@@ -34,7 +34,8 @@ from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.node import Node
-from ha.roles import Leading, Role
+from ha.role import Role
+from ha.roles import Leading
 from txobserver.event_invariants import check_events, check_frame
 from txobserver.frames import last_of
 from txobserver.invariants import DEEP_EVERY, DeepChecks, differ, rises

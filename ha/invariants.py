@@ -16,7 +16,8 @@ from ha.membership.node_state import ACTIVE, CATCHUP, JOINING, NODE_TABLE, READY
 from ha.node import Node
 from ha.primary.backup_invariants import check_backups, check_backups_deep
 from ha.primary.invariants import check_handover, check_primary, check_primary_deep, check_star, check_star_deep
-from ha.roles import Following, Leading, Role
+from ha.role import Role
+from ha.roles import Following, Leading
 from txobserver.ids import LAST_GENERATION, Position
 from txobserver.invariants import DeepChecks, checking
 

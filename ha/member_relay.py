@@ -11,6 +11,8 @@ from ha.effects import Effect, Send
 from ha.membership.member_changes import UNKNOWN, Told
 from ha.membership.members import MemberChange
 from ha.messages.member_asks import MemberAsk, MemberTold
+from ha.refusals import NO_PRIMARY
+from txobserver.actions import MEMBERS_FLAG
 
 
 class MemberRelay:
@@ -21,11 +23,19 @@ class MemberRelay:
         self._last = first
         self._waiting: dict[int, Told] = {}
 
-    def at(self, primary: str, generation: int, change: MemberChange, told: Told) -> None:
-        """Ask the primary, another node."""
-        self._last += 1
-        self._waiting[self._last] = told
-        self._emit(Send(primary, MemberAsk(generation, self._last, *change)))
+    def ask(self, primary: str, features: frozenset[str], generation: int, change: MemberChange, told: Told) -> None:
+        """Ask the primary, another node with which these features are common; "" where none is known.
+
+        ``told`` is always called in the end: with None, the reason of a refusal, or that the outcome is not known.
+        """
+        if not primary:
+            told(NO_PRIMARY)
+        elif MEMBERS_FLAG not in features:
+            told(f"{primary}, the primary, knows nothing of members in the record: upgrade it first")
+        else:
+            self._last += 1
+            self._waiting[self._last] = told
+            self._emit(Send(primary, MemberAsk(generation, self._last, *change)))
 
     def answered(self, message: MemberTold) -> None:
         """The primary has answered."""

@@ -15,14 +15,12 @@ from ha.apply.replica import Replica
 from ha.effects import Effect, Send
 from ha.member_relay import MemberRelay
 from ha.messages.steps import NOT_APPENDED, StepAsk, StepTold
+from ha.refusals import NOT_ACTIVE, OUTCOME_UNKNOWN
 from txobserver.access import ACCESS
 from txobserver.events import Configure
 from txobserver.ids import Position
 from txobserver.ports.ledger import Done
 
-NO_PRIMARY = "this node knows no primary at the moment; ask again"
-NOT_ACTIVE = "the primary does not serve at the moment; ask again"
-OUTCOME_UNKNOWN = "the primary has changed meanwhile: whether this was done is not known here; look at it and ask again"
 RELAYED = ACCESS
 """The operations that may be asked for at any node."""
 

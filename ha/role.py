@@ -1,4 +1,4 @@
-"""What a node's role answers, whichever it is; the roles that do what this one does not are in ``ha.roles``."""
+"""Role: what each role of a node answers, and Waiting, that of one without a primary to follow (``ha.roles``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ha.calls.standing import CallsStanding
 from ha.effects import ResetLog
 from ha.messages.wire import Peer
 from ha.node import Node
-from ha.relay import NO_PRIMARY
+from ha.refusals import NO_PRIMARY
 from txobserver.events import Configure
 from txobserver.ports.ledger import Done
 

@@ -1,4 +1,4 @@
-"""The roles of a node, as types: Waiting (no primary to follow), Following (a backup), Leading (the primary).
+"""The roles of a node, as types: Following (a backup), Leading (the primary); ``ha.role`` has Waiting.
 
 Each has just the parts that exist in it, and answers the same reports. A role never changes itself: what calls for
 another one is returned as a reason, and ``ha.core.NodeCore`` makes the change.
@@ -28,9 +28,8 @@ from ha.primary.fanout import Star
 from ha.primary.handover import Handover, take_out_who_stops
 from ha.primary.member_desk import MemberDesk
 from ha.primary.primary import Primary
-from ha.relay import NO_PRIMARY, NOT_ACTIVE
-from ha.role import Role as Role
-from ha.role import Waiting as Waiting
+from ha.refusals import NO_PRIMARY, NOT_ACTIVE
+from ha.role import Role
 from txobserver.access import USERS_FEATURE
 from txobserver.events import Configure
 from txobserver.ids import Member

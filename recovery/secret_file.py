@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from ha.messages.proof import CERTIFIED, SHORTEST_SECRET
+from recovery.new_file import write_new
 
 MARK = "@"
 """What a value begins with that names a file. Two of them stand for one, and no file is meant."""
@@ -68,19 +69,25 @@ def make_link_secret(path: Path) -> bool:
     """
     if path.exists():
         return False
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(temporary, path)
+        write_new(path, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
     except FileExistsError:
         return False
-    finally:
-        temporary.unlink()
     return True
+
+
+def read_bytes(path: Path, most: int = -1, private: bool = False) -> bytes:
+    """What stands in this file, of which ``most`` bytes are read, -1 for all; ``private``: others may not use it.
+
+    Raises SecretFileError.
+    """
+    try:
+        with path.open("rb") as file:
+            if private:
+                refuse_others(path, os.fstat(file.fileno()).st_mode)
+            return file.read(most)
+    except OSError as error:
+        raise SecretFileError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _read_private(path: Path) -> str:

@@ -29,13 +29,15 @@ ALLOWED = {
     ("node/main.py", "add_signal_handler"): "it sets the event that ends the node, broken or not",
     ("node/ports.py", "create_server"): "a look whether the port is free; what connects meanwhile is not served",
     ("node/ports.py", "Protocol"): "the same",
-    ("node/main.py", "Timer"): "it ends a process that does nothing any more but wait for its threads",
+    ("node/ending.py", "Timer"): "it ends a process that does nothing any more but wait for its threads",
     ("node/resident.py", "Thread"): "it gives memory back to the system, and tells nothing",
     ("node/disk_watch.py", "Thread"): "it asks for free bytes; what it finds is posted by the guard",
     ("host/broker_end.py", "Protocol"): "it runs in the process of a host broker, which the connection tells of errors",
     ("host/broker_end.py", "NodeProtocol"): "the same",
     ("coordination/etcd/change_stream.py", "Thread"): "it runs in a process of its own, or in that of a command",
     ("coordination/etcd/version_pipe.py", "Thread"): "it sets what a watch waits for, and the watch reads again anyway",
+    ("node/link_tls.py", "BaseProtocol"): "the type of what takes a connection over: it is a guarded one",
+    ("node/link_tls.py", "Protocol"): "the same",
     ("coordination/record_thread.py", "submit"): "the future goes to the guard; no caller waits for an answer",
 }
 

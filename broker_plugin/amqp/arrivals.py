@@ -26,7 +26,7 @@ from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.logs.events import StrangersClosed
 from broker_plugin.logs.formats import tell
 from broker_plugin.logs.seldom import Seldom
-from broker_plugin.tls.names import node_shown
+from recovery.certificate_names import node_shown
 
 log = logging.getLogger("txha.amqp")
 

@@ -6,8 +6,8 @@ import asyncio
 
 from broker_plugin.amqp.protocol.introductions import Introduced
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.tls.names import names_a_client
 from broker_plugin.tls.peer_certificate import certificate_of
+from recovery.certificate_names import names_a_client
 
 
 def certified_user(transport: asyncio.BaseTransport, settings: AmqpSettings) -> str | None:

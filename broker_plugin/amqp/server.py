@@ -14,7 +14,6 @@ from typing import cast
 from broker_plugin.amqp.alarms import Alarms
 from broker_plugin.amqp.arrivals import Arrivals
 from broker_plugin.amqp.certified import certified_user, introduced_user
-from broker_plugin.amqp.loop_broker import embedded_broker, unique_name
 from broker_plugin.amqp.parting import HEARD_SECONDS, heard
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
@@ -25,7 +24,7 @@ from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.guard import Guard, GuardedProtocol
 
-__all__ = ["AmqpServer", "AmqpSettings", "embedded_broker", "unique_name"]
+__all__ = ["AmqpServer", "AmqpSettings"]
 
 TICK = 0.5
 """Seconds between looks at the clock."""

@@ -56,14 +56,14 @@ def node_status(entry: NodeEntry) -> dict[str, Any]:
         }
 
 
-def nodes_shown(dir: Path | None, config: Path | None) -> list[NodeEntry]:
+def nodes_shown(dir: Path | None, config: Path | None, wanted: str = "say what to show") -> list[NodeEntry]:
     """The nodes of a cluster, or one by its own file. Raises BadArgument, ClusterError, ConfigError."""
     if dir is not None and config is None:
         return read_cluster(dir)
     if config is not None and dir is None:
         node = load_config(config)
         return [NodeEntry(node.name, None, node.amqp.port, node.dir)]
-    raise BadArgument("say what to show: either --dir DIR, or --config FILE")
+    raise BadArgument(f"{wanted}: either --dir DIR, or --config FILE")
 
 
 def best_node(dir: Path) -> dict[str, Any]:

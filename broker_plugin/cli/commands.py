@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 from importlib import metadata
@@ -170,8 +169,11 @@ WAITED = 30.0
 
 @app.command()
 def promote(
-    dir: Dir,
-    node: Annotated[str, typer.Argument(help="The node that shall be primary.")],
+    node: Annotated[str | None, typer.Argument(help="The node that shall be primary; with --dir.")] = None,
+    dir: OptionalDir = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="The TOML file of the node that shall be primary, on its own host.")
+    ] = None,
     accept_data_loss: Annotated[
         bool,
         typer.Option(
@@ -196,19 +198,17 @@ def promote(
     """
     from broker_plugin.cli.cluster.promoting import (
         accepted_version,
+        check_waiting,
         greatest_generation,
+        promoted,
         say_accepted,
         say_promoted,
         wait_active,
     )
 
-    if as_json and not wait:
-        raise BadArgument("--json prints what has happened, for which --wait waits; leave it out with --no-wait")
-    if timeout is not None and not wait:
-        raise BadArgument("--timeout says how long --wait waits; leave it out with --no-wait")
-    if timeout is not None and not 0 <= timeout < math.inf:
-        raise BadArgument("--timeout must be a finite number of seconds, and not negative")
-    directory = node_entry(dir, node).directory
+    check_waiting(wait, timeout, as_json)
+    nodes, chosen = promoted(dir, config, node)
+    node, directory = chosen.name, chosen.directory
     arguments: dict[str, object] = {"accept_data_loss": accept_data_loss}
     if accept_data_loss:
         seen = ask(directory, "status")
@@ -218,12 +218,12 @@ def promote(
         arguments["version"] = version
     elif yes:
         raise BadArgument("--yes answers the question that comes with --accept-data-loss; nothing else is asked")
-    since = greatest_generation(dir)
+    since = greatest_generation(nodes)
     ask(directory, "promote", arguments)
     if accept_data_loss:
         say_accepted(seen)
     if wait:
-        say_promoted(node, wait_active(dir, node, since, WAITED if timeout is None else timeout), as_json)
+        say_promoted(node, wait_active(nodes, node, since, WAITED if timeout is None else timeout), as_json)
     elif accept_data_loss:
         say(f"{node} is taking over; see `txha status`")
     else:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from broker_plugin.amqp.arrivals import Arrivals
+from broker_plugin.amqp.loop_broker import embedded_broker
 from broker_plugin.amqp.password_pool import PasswordPool
 from broker_plugin.amqp.protocol.logins import Logins
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.amqp.server import AmqpServer, embedded_broker
+from broker_plugin.amqp.server import AmqpServer
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.guard import Guard

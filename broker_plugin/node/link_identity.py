@@ -13,7 +13,7 @@ from broker_plugin.node.link_tls import LinkTls
 from broker_plugin.node.links import LinkCredentials
 from broker_plugin.tls.contexts import CertificatesInForce, Contexts
 from broker_plugin.tls.files import TlsError
-from broker_plugin.tls.names import NODE, CertificateName
+from recovery.certificate_names import NODE, CertificateName
 from recovery.tls_channel import ChannelRefused, TlsChannel
 
 

@@ -23,9 +23,9 @@ from typing import Any, Protocol, cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.node.peer_protocol import PeerProtocol
-from broker_plugin.tls.names import CLIENT, NODE, CertificateName
 from ha.messages.proof import ONLY_TLS, DiallerProof, ListenerProof
 from ha.messages.seals import LENGTH
+from recovery.certificate_names import CLIENT, NODE, CertificateName
 from recovery.tls_channel import HANDSHAKE, ChannelRefused, ClearBeginning, TlsChannel
 
 SILENT_SECONDS = 0.2

@@ -9,7 +9,6 @@ import os
 import secrets
 import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from broker_plugin.admin.server import AdminServer, CommandRefused
 from broker_plugin.compiled import running
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
-from broker_plugin.logs.events import InvariantsChecked, NodeFailed, NodeStarted
+from broker_plugin.logs.events import InvariantsChecked, NodeStarted
 from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.audited_changes import AuditedChanges
 from broker_plugin.node.branch_admin import BranchAdmin
@@ -37,6 +36,7 @@ from broker_plugin.node.door.admin import DoorAdmin
 from broker_plugin.node.door.metrics import NodeMetrics
 from broker_plugin.node.door.process import DoorProcess
 from broker_plugin.node.doors import Doors
+from broker_plugin.node.ending import end_at_once, end_in_time, ended
 from broker_plugin.node.entrances import Entrances
 from broker_plugin.node.link_identity import link_credentials
 from broker_plugin.node.links import Links, PeerAddress
@@ -373,30 +373,3 @@ class NodeProcess:
             self.store.close()
         except StoreHung as error:
             self._hung = str(error)
-
-
-def ended(failure: str | None, hung: str | None) -> int:
-    """Say what the node has failed with; its exit status. Where its disk hangs, this is the end."""
-    if failure:
-        tell(log, logging.ERROR, NodeFailed(failure))
-    if hung:
-        end_at_once(hung)
-    return 1 if failure else 0
-
-
-def end_in_time() -> None:
-    """Let this process end by itself, or at once when threads of it still wait for a disk after CLOSE_SECONDS."""
-    reason = f"a thread of this node has waited for its disk for {CLOSE_SECONDS:g} s, so the node ends without it"
-    timer = threading.Timer(CLOSE_SECONDS, end_at_once, [f"{reason}; look at the disk before you start it again"])
-    timer.daemon = True
-    timer.start()
-
-
-def end_at_once(reason: str) -> None:
-    """End this process with status 1, also while threads of it wait for a disk: its usual end would wait for them.
-
-    Nothing that was acknowledged needs what they write, or it would not have been acknowledged.
-    """
-    tell(log, logging.ERROR, NodeFailed(reason))
-    logging.shutdown()
-    os._exit(1)

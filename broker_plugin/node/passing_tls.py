@@ -18,7 +18,7 @@ from broker_plugin.logs.passing_events import PassingRefused
 from broker_plugin.logs.seldom import Seldom
 from broker_plugin.tls.accepting import dialled
 from broker_plugin.tls.contexts import Contexts
-from broker_plugin.tls.names import node_shown
+from recovery.certificate_names import node_shown
 
 log = logging.getLogger("txha.node")
 IN_CLEAR = "it has come by TLS, and {primary} takes no clients that are passed on by TLS: see its amqp.tls_port"

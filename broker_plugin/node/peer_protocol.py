@@ -18,12 +18,12 @@ from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.node.refusals import PeerRefusals
-from broker_plugin.tls.names import NODE, CertificateName
 from ha.messages.alarms import AlarmsInForce
 from ha.messages.greeting import Hello, agreed
 from ha.messages.proof import MAX_UNPROVEN, PEER, DiallerProof, LinkSession, ListenerProof
 from ha.messages.seals import LENGTH
 from ha.messages.wire import Peer, Told, decode, encode
+from recovery.certificate_names import NODE, CertificateName
 from recovery.reader.log_wire import ReadHello, decode_greeting
 from recovery.tls_channel import HANDSHAKE
 

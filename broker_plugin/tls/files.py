@@ -5,7 +5,6 @@ Each error says in one sentence what is wrong and with which file, and shows not
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from recovery.secret_file import SecretFileError, refuse_others
+from recovery.secret_file import SecretFileError, read_bytes
 
 LARGEST = 1 << 20
 """Bytes of one of these files; what is larger is none of them."""
@@ -67,12 +66,7 @@ def read(files: TlsFiles, now: datetime | None = None) -> Material:
 
 def _bytes(path: Path, private: bool = False) -> bytes:
     try:
-        with path.open("rb") as file:
-            if private:
-                refuse_others(path, os.fstat(file.fileno()).st_mode)
-            found = file.read(LARGEST + 1)
-    except OSError as error:
-        raise TlsError(f"{path} cannot be read: {error.strerror}") from None
+        found = read_bytes(path, LARGEST + 1, private)
     except SecretFileError as error:
         raise TlsError(str(error)) from None
     if len(found) > LARGEST:
@@ -99,14 +93,15 @@ def _check_key(files: TlsFiles, data: bytes, leaf: x509.Certificate) -> None:
 
 
 def _check_authorities(path: Path, data: bytes, now: datetime) -> None:
-    found = [each for each in _certificates(path, data) if _is_authority(each)]
+    found = [each for each in _certificates(path, data) if is_authority(each)]
     if not found:
         raise TlsError(f"{path} holds no certificate of an authority (CA), by which others could be trusted")
     if all(each.not_valid_after_utc < now for each in found):
         raise TlsError(f"every authority in {path} has expired")
 
 
-def _is_authority(certificate: x509.Certificate) -> bool:
+def is_authority(certificate: x509.Certificate) -> bool:
+    """Whether it may sign others."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, ValueError):

@@ -12,11 +12,11 @@ from ha.membership.members import KINDS, LONGEST_HOST, LONGEST_NAME, REMOVE, Clu
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.primary.attachments import Attachments
+from ha.refusals import NOT_ACTIVE
 from txobserver.actions import FLAG, MEMBERS_FLAG
 from txobserver.calls import KeptCalls
 from txobserver.ids import Member
 
-NOT_ACTIVE = "the primary does not serve at the moment; ask again"
 RAISE_FIRST = (
     "members are kept in the record when every node knows of them for good: raise the flag first, with "
     f"`txha calls call flag name={MEMBERS_FLAG}`; from then on no node of an earlier version can join"

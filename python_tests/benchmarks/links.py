@@ -25,10 +25,10 @@ from broker_plugin.node.link_tls import LinkTls
 from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
 from broker_plugin.tls.contexts import Contexts
 from broker_plugin.tls.files import TlsFiles
-from broker_plugin.tls.names import NODE, CertificateName
 from ha.messages.greeting import WIRE_VERSION, Hello
 from ha.messages.proof import CERTIFIED, LinkSecrets
 from ha.messages.stream import Ack, Entries
+from recovery.certificate_names import NODE, CertificateName
 
 SECRET = b"of a benchmark, and known to all who read it"
 WAYS = ("clear, sealed", "TLS, sealed", "TLS")

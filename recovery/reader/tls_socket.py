@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from recovery.certificate_names import NODE, CertificateName
-from recovery.secret_file import SecretFileError, refuse_others
+from recovery.secret_file import SecretFileError, read_bytes
 from recovery.tls_channel import ChannelRefused, ClearBeginning, TlsChannel
 
 _PIECE = 1 << 18
@@ -45,11 +44,7 @@ class ReaderCertificate:
     def _check_readable(self) -> None:
         for path in (self.certificate, self.key, self.authority):
             try:
-                with open(path, "rb") as file:
-                    if path == self.key:
-                        refuse_others(Path(path), os.fstat(file.fileno()).st_mode)
-            except OSError as error:
-                raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+                read_bytes(Path(path), 0, private=path == self.key)
             except SecretFileError as error:
                 raise ValueError(str(error)) from None
 

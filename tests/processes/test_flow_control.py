@@ -31,8 +31,11 @@ MODES = (PLAIN, COMMITTED, ENDLESS)
 
 @pytest.fixture
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """A backup that stands still counts for as long as the parameter says, in seconds."""
     patience = getattr(request, "param", 3)
-    with LocalCluster(tmp_path / "cluster", 3, *SETTINGS, "--set", f"timing.prepare_timeout={patience}") as running:
+    times = [f"timing.{name}={patience}" for name in ("prepare_timeout", "link_deadline")]
+    settings = [word for each in times for word in ("--set", each)]
+    with LocalCluster(tmp_path / "cluster", 3, *SETTINGS, *settings) as running:
         yield running
 
 

@@ -20,8 +20,8 @@ from pika.exceptions import AMQPConnectionError, ProbableAuthenticationError
 from broker_plugin.amqp.protocol.introductions import ASK, ClientWay, Introducer
 from broker_plugin.cli.asking import node_status
 from broker_plugin.cli.layout import NodeEntry, free_ports
-from broker_plugin.tls.names import CLIENT, NODE
 from python_tests.harness.waiting import wait_until
+from recovery.certificate_names import CLIENT, NODE
 from recovery.secret_file import make_link_secret
 from tests.support.cluster_certificates import ClusterAuthority
 

@@ -11,16 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.simulation.calls_run import CallsRun
 from tests.simulation.campaign import Totals, campaign, seed_of_the_commit
-from tests.simulation.handovers_run import HandoversRun
-from tests.simulation.members_run import MembersRun
-from tests.simulation.mixed import MixedRun
-from tests.simulation.rolling import RollingRun
+from tests.simulation.kinds import kind_of
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, find
 from tests.simulation.shrink import shrink
-from tests.simulation.users_run import UsersRun
 from tests.support.planted import chosen
 
 app = typer.Typer(help="Deterministic simulation of whole clusters.", no_args_is_help=True, add_completion=False)
@@ -44,7 +39,7 @@ def run(
 ) -> None:
     """Run seeds; exit status 1 if a promise was broken. The first three that fail are shrunk."""
     if each or mixed or calls or users or handovers or rolling or members:
-        raise typer.Exit(_run_each(first, seeds, _kind(mixed, calls, users, handovers, rolling, members)))
+        raise typer.Exit(_run_each(first, seeds, kind_of(mixed, calls, users, handovers, rolling, members)))
     errors = Console(stderr=True, highlight=False)
     totals = campaign(first, seeds, jobs, file, lambda text: errors.print(f"[dim]{text}"), seed_of_the_commit())
     if as_json:
@@ -58,18 +53,6 @@ def run(
             for fault in shrink(seed, promise, Run(seed).schedule, lambda text: None):
                 console.print(f"    {fault}")
     raise typer.Exit(1 if totals.broken else 0)
-
-
-def _kind(mixed: bool, calls: bool, users: bool, handovers: bool, rolling: bool, members: bool) -> type[Run]:
-    kinds = (
-        (rolling, RollingRun),
-        (handovers, HandoversRun),
-        (members, MembersRun),
-        (mixed, MixedRun),
-        (calls, CallsRun),
-        (users, UsersRun),
-    )
-    return next((kind for wanted, kind in kinds if wanted), Run)
 
 
 def _run_each(first: int, seeds: int, kind: type[Run]) -> int:
@@ -103,7 +86,7 @@ def replay(
         found = Run(seed).run()
         if found.promise:
             schedule = shrink(seed, found.promise, found.schedule, lambda text: None)
-    result = _kind(mixed, calls, users, handovers, rolling, members)(seed, schedule, transcript=True).run()
+    result = kind_of(mixed, calls, users, handovers, rolling, members)(seed, schedule, transcript=True).run()
     for fault in result.schedule:
         print(f"planned: {fault}")
     print("\n".join(result.transcript))

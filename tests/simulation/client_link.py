@@ -71,6 +71,15 @@ class ClientLink:
         """Something whose answer ``answered`` gives."""
         self.wire.to_broker(lambda: self._take(operation, True))
 
+    def ask_elsewhere(self, operation: Operation) -> None:
+        """On another channel of the connection: it shows nothing of what the client has heard on this one."""
+
+        def take() -> None:
+            if not self._draining:
+                operation()
+
+        self.wire.to_broker(take, elsewhere=True)
+
     def commit(self, attempt: Attempt, done: Callable[[Attempt, str], None]) -> None:
         """tx.commit."""
 

@@ -24,7 +24,8 @@ def beats(process: Process) -> bool:
 
 
 class LinkLife(Checker):
-    """``turned`` is when each process has ended a turn last, by true time and by its clock."""
+    """``turned`` is when each process has ended a turn last, by true time and by its clock; ``jumped_at``: when its
+    clock has gone ahead."""
 
     promise = "P12"
 
@@ -32,6 +33,7 @@ class LinkLife(Checker):
         super().__init__(truth)
         self._turned: dict[Process, tuple[float, float]] = {}
         self._listens_since: dict[Process, float] = {}
+        self._jumped_at: dict[Process, float] = {}
 
     def given_up(self, process: Process, peer: str) -> None:
         cluster = self.truth.cluster
@@ -39,7 +41,10 @@ class LinkLife(Checker):
         if not (beats(process) and (other is None or beats(other))):
             self.fail(f"{process.name} gives its link with {peer} up, and one of them knows no {BEATS_FEATURE}")
         silent = cluster.world.now - cluster.network.arrived.get((peer, process.name), -1e9)
-        if UNREAD < silent < cluster.settings.link_deadline * (1 - DRIFT) - UNREAD:
+        deadline = cluster.settings.link_deadline
+        if cluster.world.now - self._jumped_at.get(process, -1e9) <= deadline:
+            deadline -= cluster.settings.longest_unheard  # so much of a jump of its clock counts, as of a long step
+        if UNREAD < silent < deadline * (1 - DRIFT) - UNREAD:
             self.fail(f"{process.name} gives its link with {peer} up, of which something came {silent:.3f} s ago")
 
     def turned(self, process: Process) -> None:
@@ -48,6 +53,8 @@ class LinkLife(Checker):
         before, clock_before = self._turned.get(process, (now, clock))
         self._turned[process] = now, clock
         longest = cluster.settings.longest_unheard
+        if clock - clock_before > (now - before) * (1 + DRIFT) + UNREAD:
+            self._jumped_at[process] = now
         if process not in self._listens_since or max(now - before, clock - clock_before) > longest * (1 - DRIFT):
             self._listens_since[process] = now
         limit = cluster.settings.link_deadline * (1 + DRIFT) + LATEST

@@ -287,7 +287,7 @@ class Process:
     # -- what the parts tell
 
     def _schedule(self) -> None:
-        """As ``broker_plugin.amqp.server.embedded_broker``."""
+        """As ``broker_plugin.amqp.loop_broker.embedded_broker``."""
         self.guard.call_soon(self.broker.end_of_turn)
 
     def _unique(self) -> str:

@@ -204,7 +204,7 @@ class BranchRequests:
             self._cluster.truth.told_of(self._link.process, attempt, outcome)
             self._link.wire.to_client(lambda: done(outcome), read=True)
 
-        self._link.request(ask)
+        self._link.ask_elsewhere(ask)
 
     def forget_globally(self, which: Global) -> None:
         """dtx.forget-global."""

@@ -46,8 +46,10 @@ def test_seeds_hold() -> None:
     ],
 )
 def test_a_seeded_fault_is_found_by_what_looks_for_it(name: str, said: str) -> None:
-    found = find(next(each for each in SEEDED if each.name == name), seeds=40)
-    assert found is not None and said in found.broken
+    """Another checker may find it sooner in one seed or the other."""
+    fault = next(each for each in SEEDED if each.name == name)
+    found = (find(fault, seeds=1, first=seed) for seed in range(40))
+    assert any(each is not None and said in each.broken for each in found)
 
 
 def test_a_release_reads_the_messages_of_its_features() -> None:

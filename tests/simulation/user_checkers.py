@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ha.relay import NO_PRIMARY, NOT_ACTIVE
+from ha.refusals import NO_PRIMARY, NOT_ACTIVE
 from tests.simulation.checker import Checker
 from tests.simulation.user_reference import UserReference
 from txobserver.ids import Position

@@ -40,14 +40,14 @@ class Wire:
         """Told of what arrives while the last word waits"""
         self._on_the_way: list[tuple[float, list[bool]]] = []
 
-    def to_broker(self, call: Callable[[], None]) -> None:
-        """To the broker."""
+    def to_broker(self, call: Callable[[], None], elsewhere: bool = False) -> None:
+        """To the broker; ``elsewhere``: on a channel that shows nothing of what was heard on the first."""
         self._there_at = max(self._world.now + self._chance.uniform(*LATENCY), self._there_at)
 
         def arrive() -> None:
             if self.served:
                 call()
-            elif self.parting is not None:
+            elif self.parting is not None and not elsewhere:
                 self.parting()
 
         self._world.after(self._there_at - self._world.now, lambda: self._process.arrives(arrive))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from broker_plugin.cli.certificates import files, issuing
-from broker_plugin.tls.names import CertificateName
+from recovery.certificate_names import CertificateName
 
 HOSTS = ("localhost", "127.0.0.1")
 

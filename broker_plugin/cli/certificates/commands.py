@@ -12,7 +12,7 @@ import typer
 from broker_plugin.cli.asking import BadArgument, Json
 from broker_plugin.cli.certificates.given import days_given, hosts_given, name_given
 from broker_plugin.cli.terminal import say
-from broker_plugin.tls.names import CLIENT, NODE, READER, CertificateName
+from recovery.certificate_names import CLIENT, NODE, READER, CertificateName
 
 if TYPE_CHECKING:
     from broker_plugin.cli.certificates.issuing import Authority

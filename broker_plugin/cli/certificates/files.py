@@ -7,8 +7,6 @@ those who have one of the same authority. Keys have the mode 0600. A file that i
 
 from __future__ import annotations
 
-import os
-import secrets
 from datetime import datetime
 from pathlib import Path
 
@@ -20,13 +18,14 @@ from broker_plugin.cli.certificates.issuing import (
     Key,
     belong_together,
     certificate_text,
-    is_authority,
     key_text,
     organization,
     read_certificates,
     read_key,
 )
-from recovery.secret_file import SecretFileError, refuse_others
+from broker_plugin.tls.files import is_authority
+from recovery import new_file
+from recovery.secret_file import SecretFileError, read_bytes
 
 AUTHORITY, AUTHORITY_KEY, ISSUED = "authority.pem", "authority-key.pem", "issued"
 CERTIFICATE, KEY = "certificate.pem", "key.pem"
@@ -52,40 +51,24 @@ def refuse_existing(*paths: Path) -> None:
 
 def write_new(path: Path, data: bytes, mode: int) -> None:
     """A file that is not there yet, whole or not at all. Raises BadArgument."""
-    temporary = _written(path, data, mode)
     try:
-        os.link(temporary, path)
-    except FileExistsError:
-        refuse_existing(path)
+        new_file.write_new(path, data, mode)
     except OSError as error:
+        if isinstance(error, FileExistsError):
+            refuse_existing(path)
         raise BadArgument(f"cannot write {path}: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def replace(path: Path, data: bytes, mode: int) -> None:
     """In one step: a node that reads it meanwhile finds the former one, or this. Raises BadArgument."""
-    temporary = _written(path, data, mode)
+    temporary: Path | None = None
     try:
+        temporary = new_file.written_beside(path, data, mode)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         raise BadArgument(f"cannot write {path}: {error.strerror}") from None
-
-
-def _written(path: Path, data: bytes, mode: int) -> Path:
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise BadArgument(f"cannot write {path}: {error.strerror}") from None
-    return temporary
 
 
 def write_authority(directory: Path, authority: Authority) -> None:
@@ -144,12 +127,7 @@ def _copy_of(directory: Path, certificate: x509.Certificate) -> Path:
 def read_file(path: Path, private: bool = False) -> bytes:
     """Raises BadArgument. ``private``: others may not be able to use it."""
     try:
-        with path.open("rb") as file:
-            if private:
-                refuse_others(path, os.fstat(file.fileno()).st_mode)
-            data = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise BadArgument(f"{path} cannot be read: {error.strerror}") from None
+        data = read_bytes(path, LARGEST_FILE + 1, private)
     except SecretFileError as error:
         raise BadArgument(str(error)) from None
     if len(data) > LARGEST_FILE:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from broker_plugin.cli.certificates.given import as_address
-from broker_plugin.tls.names import NODE, CertificateName, name_of_uris
+from recovery.certificate_names import NODE, CertificateName, name_of_uris
 
 SKEW = datetime.timedelta(minutes=5)
 """A certificate is valid so long before it is made: clocks of other hosts may be behind."""
@@ -62,10 +62,7 @@ def read_certificates(text: bytes) -> list[x509.Certificate]:
 
 def belong_together(certificate: x509.Certificate, key: Key) -> bool:
     """Whether this is the certificate of this key."""
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    encoding = serialization.Encoding.DER
-    ours, theirs = key.public_key(), certificate.public_key()
-    return ours.public_bytes(encoding, form) == theirs.public_bytes(encoding, form)
+    return key.public_key() == certificate.public_key()
 
 
 def make_authority(cluster: str, key: Key, days: int, now: datetime.datetime) -> Authority:
@@ -115,14 +112,6 @@ def organization(certificate: x509.Certificate) -> str:
     """The cluster in a certificate's subject; empty where there is none."""
     found = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
     return str(found[0].value) if found else ""
-
-
-def is_authority(certificate: x509.Certificate) -> bool:
-    """Whether it may sign others."""
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, ValueError):
-        return False
 
 
 def owner(certificate: x509.Certificate) -> CertificateName | None:

@@ -15,8 +15,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from broker_plugin.cli.certificates.files import AUTHORITY, CERTIFICATE, KEY
-from broker_plugin.cli.certificates.issuing import hosts_of, is_authority, organization, owner
+from broker_plugin.cli.certificates.issuing import hosts_of, organization, owner
 from broker_plugin.cli.terminal import PlainConsole, say
+from broker_plugin.tls.files import is_authority
 
 
 def described(certificate: x509.Certificate, now: datetime) -> dict[str, Any]:

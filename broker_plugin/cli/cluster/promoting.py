@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from broker_plugin.cli.asking import node_status
-from broker_plugin.cli.layout import read_cluster
+from broker_plugin.cli.asking import BadArgument, node_entry, node_status, nodes_shown
+from broker_plugin.cli.layout import NodeEntry
 from broker_plugin.cli.terminal import say
 from recovery.reader.node_admin import AdminError
 
 _POLL_SECONDS = 0.1
+
+
+Nodes = Callable[[], Sequence[NodeEntry]]
+"""The nodes that can be asked, as they are now"""
+
+
+def promoted(dir: Path | None, config: Path | None, node: str | None) -> tuple[Nodes, NodeEntry]:
+    """Which nodes can be asked, and the one that shall be primary. Raises BadArgument, ClusterError, ConfigError."""
+    look = partial(nodes_shown, dir, config, "say where the node is")
+    if config is None and dir is not None:
+        if node is None:
+            raise BadArgument("say which node shall be primary: txha promote --dir DIR NODE")
+        return look, node_entry(dir, node)
+    (own,) = look()
+    if node not in (None, own.name):
+        raise BadArgument(f"{config} is the file of {own.name}, not of {node}: leave the name out")
+    return look, own
+
+
+def check_waiting(wait: bool, timeout: float | None, as_json: bool) -> None:
+    """Refuse what has no effect, or cannot be. Raises BadArgument."""
+    if as_json and not wait:
+        raise BadArgument("--json prints what has happened, for which --wait waits; leave it out with --no-wait")
+    if timeout is not None and not wait:
+        raise BadArgument("--timeout says how long --wait waits; leave it out with --no-wait")
+    if timeout is not None and not 0 <= timeout < math.inf:
+        raise BadArgument("--timeout must be a finite number of seconds, and not negative")
 
 
 def accepted_version(status: dict[str, Any], yes: bool) -> int | None:
@@ -60,15 +90,15 @@ def say_promoted(node: str, status: dict[str, Any], as_json: bool) -> None:
         say(f"{closed}, {unknown}; no node served for {handover['pause']:.3f} s")
 
 
-def wait_active(directory: Path, node: str, since: int, seconds: float) -> dict[str, Any]:
-    """Return what a node of this cluster says of itself when it is the active primary.
+def wait_active(nodes: Nodes, node: str, since: int, seconds: float) -> dict[str, Any]:
+    """Return what this one of the nodes says of itself when it is the active primary.
 
     ``since``: the greatest generation that was known when the promotion was asked for. Raises AdminError if the node
     ends, if another one is promoted since, and if it takes longer than ``seconds``.
     """
     deadline = time.monotonic() + seconds
     while True:
-        found = {entry.name: node_status(entry) for entry in read_cluster(directory)}
+        found = {entry.name: node_status(entry) for entry in nodes()}
         if found[node]["state"] == "active" and found[node]["generation"] > since:
             return found[node]
         if found[node]["state"] == "down":
@@ -84,6 +114,6 @@ def wait_active(directory: Path, node: str, since: int, seconds: float) -> dict[
         time.sleep(_POLL_SECONDS)
 
 
-def greatest_generation(directory: Path) -> int:
-    """Of all nodes of this cluster that answer; 0 if none does. Raises ClusterError."""
-    return max((int(node_status(entry)["generation"]) for entry in read_cluster(directory)), default=0)
+def greatest_generation(nodes: Nodes) -> int:
+    """Of those of these nodes that answer; 0 if none does."""
+    return max((int(node_status(entry)["generation"]) for entry in nodes()), default=0)

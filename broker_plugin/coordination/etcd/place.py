@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from ha.membership.record import CoordinationError
-from recovery.secret_file import MARK, SecretFileError, read_secret, refuse_others
+from recovery.secret_file import MARK, SecretFileError, read_bytes, read_secret
 
 SCHEME = "etcd://"
 FORM = "etcd://HOST:PORT,HOST:PORT/PREFIX"
@@ -83,14 +83,8 @@ class EtcdPlace:
         """What stands in the file that this option names; None where it is not given. Raises CoordinationError."""
         if option not in self.options:
             return None
-        path = Path(self.options[option])
         try:
-            with path.open("rb") as file:
-                if option == "key":
-                    refuse_others(path, os.fstat(file.fileno()).st_mode)
-                return file.read()
-        except OSError as error:
-            raise CoordinationError(f"{option} of etcd: {path} cannot be read: {error.strerror}") from error
+            return read_bytes(Path(self.options[option]), private=option == "key")
         except SecretFileError as error:
             raise CoordinationError(f"{option} of etcd: {error}") from error
 

@@ -13,10 +13,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from python_tests.harness.stress.namespaces import NetworkError, run
+from python_tests.harness.stress.namespaces import NetworkError, lacking, run
 
 BRIDGE = "txha-hosts"
 PROGRAMS = ("ip", "nft", "nsenter", "unshare", "mount", "chroot")
@@ -43,10 +43,8 @@ class HostFailed(Exception):
 
 def why_not() -> str | None:
     """What is missing for hosts on this machine, None if nothing is."""
-    if os.geteuid() != 0:
-        return "hosts take root"
-    if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
-        return f"hosts take {', '.join(missing)}; on Debian: apt-get install iproute2 nftables util-linux"
+    if (reason := lacking("hosts", PROGRAMS)) is not None:
+        return reason
     if "overlay" not in Path("/proc/filesystems").read_text():
         return "hosts take the overlay file system, which this kernel does not have"
     return None
@@ -60,11 +58,6 @@ class Host:
         self.address = address
         self.directory = Path(tempfile.mkdtemp(prefix=f"txha-host-{name}-"))
         self._holder: subprocess.Popen[str] | None = None
-
-    @property
-    def root(self) -> Path:
-        """Its root directory, as the host itself is to be asked about it (``run``): this machine does not see it."""
-        return self.directory / "root"
 
     def __enter__(self) -> Host:
         self._holder = subprocess.Popen(
@@ -114,9 +107,9 @@ class Host:
         """What runs these words in it."""
         return ["nsenter", "--net", "--mount", "--uts", "--pid", "--root", "--wd", "--target", str(self.pid), *words]
 
-    def run(self, script: str, environment: Mapping[str, str] | None = None, given: str | None = None) -> str:
+    def run(self, script: str, given: str | None = None) -> str:
         """Run a script of the shell there; what it printed. Raises HostFailed where a command of it fails."""
-        done = self.tried(script, environment, given)
+        done = self.tried(script, given)
         if done.returncode != 0:
             raise HostFailed(
                 f"{self.name}: {script.strip()!r} ended with status {done.returncode}: "
@@ -124,16 +117,14 @@ class Host:
             )
         return done.stdout
 
-    def tried(
-        self, script: str, environment: Mapping[str, str] | None = None, given: str | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def tried(self, script: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
         """The same, however it ends."""
         return subprocess.run(
             self.command("bash", "-euo", "pipefail", "-c", script),
             input=given or "",
             capture_output=True,
             text=True,
-            env={**os.environ, "HOME": "/root", **(environment or {})},
+            env={**os.environ, "HOME": "/root"},
             check=False,
         )
 

@@ -12,6 +12,7 @@ import pwd
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -33,7 +34,8 @@ def unit(name: str) -> tuple[str, dict[str, list[str]]]:
             for line in (directory / file).read_text().replace("\\\n", " ").splitlines():
                 key, equals, value = line.partition("=")
                 if equals and not line.startswith("#"):
-                    settings.setdefault(key.strip(), []).append(value.strip().replace("%i", instance))
+                    told = value.strip().replace("%i", instance).replace("%p", template)
+                    settings.setdefault(key.strip(), []).append(told.replace("%H", socket.gethostname()))
             return instance, settings
     sys.exit(f"Unit {file} could not be found.")
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
@@ -36,13 +36,19 @@ def run(*command: str, text: str | None = None) -> str:
     return done.stdout
 
 
+def lacking(what: str, programs: Sequence[str]) -> str | None:
+    """Why there is no ``what``, which takes root and these programs; None if all is there."""
+    if os.geteuid() != 0:
+        return f"{what} take root"
+    if missing := [program for program in programs if shutil.which(program) is None]:
+        return f"{what} take {', '.join(missing)}; on Debian: apt-get install iproute2 nftables util-linux"
+    return None
+
+
 def why_not() -> str | None:
     """What is missing for namespaces on this machine, None if nothing is."""
-    if os.geteuid() != 0:
-        return "network namespaces take root"
-    missing = [program for program in PROGRAMS if shutil.which(program) is None]
-    if missing:
-        return f"network namespaces take {', '.join(missing)}; on Debian: apt-get install iproute2 nftables util-linux"
+    if (reason := lacking("network namespaces", PROGRAMS)) is not None:
+        return reason
     done = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, check=False)
     return None if done.returncode == 0 else "this machine allows no new network namespaces"
 

@@ -46,6 +46,8 @@ NUMBERS = {
     "identity": "recovery.store.identity:FORMAT_VERSION",
     "record in SQLite": "broker_plugin.coordination.sqlite_coordination:FORMAT_VERSION",
     "record in etcd": "broker_plugin.coordination.etcd.stored:FORMAT_VERSION",
+    "record in SQLite with members": "broker_plugin.coordination.sqlite_coordination:WITH_MEMBERS",
+    "record in etcd with members": "broker_plugin.coordination.etcd.stored:WITH_MEMBERS",
     "files of calls": "broker_plugin.node.calls.kept_file:FORMAT_VERSION",
     "reading protocol": "recovery.reader.log_wire:READ_VERSION",
 }

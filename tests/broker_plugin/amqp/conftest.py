@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from broker_plugin.amqp.loop_broker import embedded_broker
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.amqp.server import AmqpServer, embedded_broker
+from broker_plugin.amqp.server import AmqpServer
 from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.unsupported import Unsupported, Warned
 from broker_plugin.guard import Guard

@@ -8,11 +8,12 @@ import pytest
 from pamqp import commands, frame
 from pamqp.commands import Channel
 
+from broker_plugin.amqp.loop_broker import embedded_broker
 from broker_plugin.amqp.protocol import logins as module
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.logins import FREE, TELL_SECONDS, LoginRefused, Logins, is_loopback
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.amqp.server import AmqpProtocol, AmqpServer, embedded_broker
+from broker_plugin.amqp.server import AmqpProtocol, AmqpServer
 from tests.broker_plugin.amqp.peer import HEADER, Peer
 from tests.broker_plugin.amqp.raw_client import DEFAULT_PROPERTIES
 from tests.broker_plugin.amqp.test_server import FakeTransport

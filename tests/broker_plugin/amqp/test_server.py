@@ -9,11 +9,12 @@ import pytest
 from pamqp import body, commands, frame, header
 from pamqp.commands import Basic, Channel, Queue
 
+from broker_plugin.amqp.loop_broker import embedded_broker
 from broker_plugin.amqp.protocol.codec import HEARTBEAT_FRAME
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.intake import Intake
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.amqp.server import AmqpProtocol, AmqpServer, embedded_broker
+from broker_plugin.amqp.server import AmqpProtocol, AmqpServer
 from tests.broker_plugin.amqp.conftest import Served, ServedByCore
 from tests.broker_plugin.amqp.raw_client import RawClient
 from tests.broker_plugin.embedded.local_ledger import LocalLedger

@@ -122,10 +122,12 @@ def client(node: ServedByShell) -> DtxChannel:
 
 
 def received(channel: DtxChannel) -> list[Any]:
-    """Everything until the connection is lost."""
+    """Everything until the connection is lost; connection.close is answered."""
     found = []
     while (each := channel.client.next()) is not None:
         found.append(each[1])
+        if isinstance(each[1], commands.Connection.Close):
+            channel.client.send(0, commands.Connection.CloseOk())
     return found
 
 

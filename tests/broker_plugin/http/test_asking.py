@@ -15,7 +15,7 @@ from broker_plugin.admin.server import MAX_CONNECTIONS, AdminServer, CommandRefu
 from broker_plugin.amqp.protocol.passwords import RABBITMQ_SHA256
 from broker_plugin.http.asking import CHANGES, MOST_CHANGES, MOST_HEALTH, MOST_LOGINS, MOST_READ, NodeClient
 from broker_plugin.http.errors import HttpError
-from ha.relay import NO_PRIMARY, NOT_ACTIVE, OUTCOME_UNKNOWN
+from ha.refusals import NO_PRIMARY, NOT_ACTIVE, OUTCOME_UNKNOWN
 from recovery.reader.node_admin import LONGEST_LINE, MAX_LINE
 from tests.broker_plugin.definitions.held_node import HeldNode
 from tests.support.guards import strict_guard

@@ -27,7 +27,7 @@ VALUES = {
     "long_turns": 2, "longest_turn": 0.5, "syncs": 5, "synced_bytes": 600, "writer_queue": 1, "calls_behind": 0,
     "call_fails": 0, "transactions_open": 2, "transactions_prepared": 3, "branches_in_doubt": 2,
     "oldest_in_doubt": 3.0, "queues_declared": 1, "memory_alarm": 1, "disk_alarm": 0, "memory_held": 5,
-    "memory_high": 9, "disk_free": 3, "disk_least": 1, "connections": 6,
+    "memory_high": 9, "disk_free": 3, "disk_least": 1, "connections": 6, "certificate_expires": 3600.0,
 }  # fmt: skip
 BACKUP = {"ready": 1, "lag_events": 10, "lag_bytes": 77, "lag_seconds": 0.5, "trackers": 2}
 

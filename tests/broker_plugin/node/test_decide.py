@@ -32,11 +32,12 @@ def verdict(
     amqps_port: int = 0,
     dialled: Any = None,
     introducer: Introducer = INTRODUCER,
+    draining: bool = False,
 ) -> Verdict:
     doors: Any = Doors.__new__(Doors)
     looked: list[None] = []
     shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
-    leading = primary and SimpleNamespace(primary=primary)
+    leading = primary and SimpleNamespace(primary=primary, handover=SimpleNamespace(draining=draining))
     following = backup and SimpleNamespace(backup=backup)
     core = SimpleNamespace(state=state, leading=leading, following=following, generation=7)
     hello = msgspec.structs.replace(
@@ -56,6 +57,7 @@ def verdict(
 def test_an_active_primary_serves(clients: str) -> None:
     assert verdict("active", SERVING, None, clients) == Serve(verdict)
     assert verdict("active", CLOSING, None, clients) is None, "it hands over"
+    assert verdict("active", SERVING, None, clients, draining=True) is None, "it is about to"
     assert verdict("active", None, None, clients) is None
 
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from broker_plugin.node import main
-from broker_plugin.node.main import ended
+from broker_plugin.node import ending
+from broker_plugin.node.ending import ended
 
 
 def test_a_node_that_was_told_to_end_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -27,8 +27,8 @@ def test_a_node_whose_disk_hangs_says_both_and_ends_at_once(
 ) -> None:
     """Its threads would hold up any other end."""
     ends: list[int] = []
-    monkeypatch.setattr(main.os, "_exit", ends.append)
-    monkeypatch.setattr(main.logging, "shutdown", lambda: None)
+    monkeypatch.setattr(ending.os, "_exit", ends.append)
+    monkeypatch.setattr(ending.logging, "shutdown", lambda: None)
     ended(failure, "the disk hangs")
     assert ends == [1]
     assert [each.getMessage() for each in caplog.records] == [*([failure] if failure else []), "the disk hangs"]
@@ -36,8 +36,8 @@ def test_a_node_whose_disk_hangs_says_both_and_ends_at_once(
 
 HANGING = """
 import asyncio, os
-from broker_plugin.node import main
-main.CLOSE_SECONDS = 0.2
+from broker_plugin.node import ending, main
+ending.CLOSE_SECONDS = 0.2
 reading, writing = os.pipe()
 
 class Node:

@@ -162,7 +162,7 @@ def and_nested(message: object, arrays: int) -> bytes:
         (framed(b"txha\x01\x01" + bytes(64)), "it does not know the secret of this cluster (peer.secret)"),
         (framed(b"txha\x01\x02" + bytes(64)), "it does not know the secret of this cluster (peer.read_secret)"),
         (b"GET / HTTP/1.1\r\n\r\n", "bytes before it proves who it is"),
-        (b"\x16\x03\x01\x02\x00", "bytes before it proves who it is"),
+        (b"\x16\x03\x01\x02\x00", "it begins TLS, and this node speaks none (peer.tls)"),
     ],
 )
 def test_a_stranger_is_refused_in_words(data: bytes, reason: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -26,7 +26,7 @@ from broker_plugin.node.descriptors import Room
 from broker_plugin.node.passing import PassOn, PrimarySide, Verdict
 from broker_plugin.node.passing_tls import PassingRefusals, SecureWay
 from broker_plugin.node.proxy import FrontDoor
-from broker_plugin.tls.names import CLIENT, NODE
+from recovery.certificate_names import CLIENT, NODE
 from tests.broker_plugin.amqp.peer import HEADER
 from tests.support.arrivals import arrivals
 from tests.support.cluster_certificates import ClusterAuthority, accepting, dialling

@@ -88,11 +88,13 @@ async def test_who_asks_is_answered_by_a_node_that_has_looked_at_its_clock(
     ours, steps = node(), []
     ours.store, ours._readiness = SimpleNamespace(member=Member("a", "i")), None
     ours.records = SimpleNamespace(complaint="")
+    ours.calls = SimpleNamespace(certificates=SimpleNamespace(shown=dict))
     ours.shell.look_at_clock = lambda: steps.append("clock")
     ours.clients = SimpleNamespace(shown=dict)
     monkeypatch.setattr(main, question, lambda *words: steps.append(question) or {"an": "answer"})
     said = await getattr(ours, f"_{question}")({})
-    assert said.pop("door_error", None) is None and said == {"an": "answer"} and steps == ["clock", question]
+    assert said.pop("door_error", None) is None and not said.pop("certificate", None)
+    assert said == {"an": "answer"} and steps == ["clock", question]
 
 
 @pytest.mark.parametrize("failure", [None, "its disk is full"])

@@ -10,6 +10,7 @@ import pytest
 from pamqp import commands, frame
 
 from broker_plugin.amqp.arrivals import Arrivals
+from broker_plugin.amqp.loop_broker import embedded_broker
 from broker_plugin.amqp.protocol.introductions import (
     ASK,
     Introduced,
@@ -19,7 +20,7 @@ from broker_plugin.amqp.protocol.introductions import (
     introduction_key,
 )
 from broker_plugin.amqp.protocol.logins import Logins
-from broker_plugin.amqp.server import AmqpServer, AmqpSettings, embedded_broker
+from broker_plugin.amqp.server import AmqpServer, AmqpSettings
 from broker_plugin.node import proxy
 from broker_plugin.node.descriptors import Room
 from broker_plugin.node.passing import PassOn, Serve, Verdict

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from broker_plugin.amqp.alarms import LOW_ON_DISK, LOW_ON_MEMORY
+from broker_plugin.amqp.loop_broker import embedded_broker
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.amqp.server import AmqpServer, embedded_broker
+from broker_plugin.amqp.server import AmqpServer
 from broker_plugin.cli.tables import room_lines
 from broker_plugin.node.config import parse_config
 from broker_plugin.node.descriptors import Room, Rooms

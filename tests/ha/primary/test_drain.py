@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.messages.election import HANDOVER_FEATURE, ClientsClosed
-from ha.relay import NOT_ACTIVE
+from ha.refusals import NOT_ACTIVE
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import all_agree, answered, backups_of, declared, publish, survivors_agree
 from txobserver.access import ADD_USER

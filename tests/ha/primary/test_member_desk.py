@@ -14,7 +14,8 @@ from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.attaching import AttachmentRefused
 from ha.messages.member_asks import MemberAsk, MemberTold
-from ha.primary.member_desk import NOT_ACTIVE, RAISE_FIRST, MemberDesk, wrong_in
+from ha.primary.member_desk import RAISE_FIRST, MemberDesk, wrong_in
+from ha.refusals import NO_PRIMARY, NOT_ACTIVE
 from tests.ha.membership.test_members import FOLLOW, A, B, C, nodes_of, record_of
 from txobserver.actions import MEMBERS_FLAG
 from txobserver.ids import Member
@@ -126,14 +127,22 @@ def test_a_node_that_asks_hears_once() -> None:
     sent: list[Any] = []
     told: list[str | None] = []
     relay = MemberRelay(sent.append, 40)
-    relay.at("a", 3, MemberChange(MOVE, "b", "h", 5), told.append)
-    relay.at("a", 3, MemberChange(REMOVE, "b"), told.append)
+    relay.ask("a", frozenset({MEMBERS_FLAG}), 3, MemberChange(MOVE, "b", "h", 5), told.append)
+    relay.ask("a", frozenset({MEMBERS_FLAG}), 3, MemberChange(REMOVE, "b"), told.append)
     assert sent[0] == Send("a", MemberAsk(3, 41, MOVE, "b", "h", 5))
     relay.answered(MemberTold(3, 41, None))
     relay.answered(MemberTold(3, 41, "again"))
     relay.lost()
     relay.lost()
     assert told == [None, UNKNOWN]
+
+
+@pytest.mark.parametrize(("primary", "why"), [("", NO_PRIMARY), ("a", "upgrade it first")])
+def test_a_node_asks_nothing_of_whom_it_does_not_know_or_who_knows_nothing_of_it(primary: str, why: str) -> None:
+    sent: list[Any] = []
+    told: list[str | None] = []
+    MemberRelay(sent.append, 40).ask(primary, frozenset({"calls"}), 3, MemberChange(REMOVE, "b"), told.append)
+    assert not sent and len(told) == 1 and told[0] is not None and told[0].endswith(why)
 
 
 @pytest.mark.parametrize(

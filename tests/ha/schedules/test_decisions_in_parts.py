@@ -9,7 +9,7 @@ import pytest
 
 from ha.catchup.resync import Resync
 from ha.messages.copying import Missing, QueueSnapshot
-from ha.roles import Waiting
+from ha.role import Waiting
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import answered, backups_of, begin, commit, declared, publish
 from txobserver.ids import Member, Position

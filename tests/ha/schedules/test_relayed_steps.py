@@ -7,7 +7,7 @@ import msgspec
 from ha.effects import Send
 from ha.messages.steps import StepAsk
 from ha.messages.stream import Commit, Entries
-from ha.relay import OUTCOME_UNKNOWN
+from ha.refusals import OUTCOME_UNKNOWN
 from tests.ha.schedules.test_record import promote
 from tests.ha.schedules.test_users import UsersCluster, record, users
 from tests.support.steps import backups_of

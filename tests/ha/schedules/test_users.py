@@ -11,7 +11,7 @@ from ha.apply.replica import Replica
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.messages.copying import SnapshotAccess, SnapshotEnd
 from ha.messages.steps import StepAsk, StepTold
-from ha.relay import NO_PRIMARY, OUTCOME_UNKNOWN
+from ha.refusals import NO_PRIMARY, OUTCOME_UNKNOWN
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import all_agree, backups_of, declared
 from txobserver.access import (

@@ -9,13 +9,8 @@ from inspect import isfunction, signature
 from typing import Any
 from unittest.mock import patch
 
-from tests.simulation.calls_run import CallsRun
-from tests.simulation.handovers_run import HandoversRun
-from tests.simulation.members_run import MembersRun
-from tests.simulation.mixed import MixedRun
-from tests.simulation.rolling import RollingRun
-from tests.simulation.run import Result, Run
-from tests.simulation.users_run import UsersRun
+from tests.simulation.kinds import kind_of
+from tests.simulation.run import Result
 from tests.support.invariants import unchecked
 from tests.support.planted import first_that_breaks
 
@@ -73,15 +68,7 @@ def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
 
     Invariants are not checked: what they find would not show whether the checkers do.
     """
-    kinds = (
-        (fault.mixed, MixedRun),
-        (fault.rolling, RollingRun),
-        (fault.calls, CallsRun),
-        (fault.users, UsersRun),
-        (fault.handovers, HandoversRun),
-        (fault.members, MembersRun),
-    )
-    run: type[Run] = next((kind for it_takes, kind in kinds if it_takes), Run)
+    run = kind_of(fault.mixed, fault.calls, fault.users, fault.handovers, fault.rolling, fault.members)
     with unchecked():
         return first_that_breaks(fault.plant, fault.promises, lambda seed: run(seed).run(), range(first, first + seeds))
 

@@ -10,7 +10,8 @@ import msgspec
 from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.snapshot_end import Ending
 from ha.messages.steps import NOT_APPENDED
-from ha.relay import NO_PRIMARY, StepRelay
+from ha.refusals import NO_PRIMARY
+from ha.relay import StepRelay
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.access import ADD_USER, DELETE_USER, Access
 from txobserver.audited import plain_step

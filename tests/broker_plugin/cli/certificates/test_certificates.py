@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from broker_plugin.cli.certificates import files, issuing
-from broker_plugin.tls.names import CertificateName, name_of_peer
+from broker_plugin.tls.files import is_authority
+from recovery.certificate_names import CertificateName, name_of_peer
 from tests.support.commands import txha_here
 
 
@@ -76,7 +77,7 @@ def test_openssl_verifies_what_is_made(ca: Path) -> None:
 
 def test_no_holder_can_sign_for_others(ca: Path) -> None:
     certificate = files.read_one(node(ca) / "certificate.pem")
-    assert issuing.is_authority(files.read_one(ca / "authority.pem")) and not issuing.is_authority(certificate)
+    assert is_authority(files.read_one(ca / "authority.pem")) and not is_authority(certificate)
     key = files.read_private_key(ca.parent / "node-1/key.pem")
     forged = issuing.issue(
         issuing.Authority("prod", certificate, key),

@@ -38,14 +38,14 @@ def test_a_loss_is_said_to_be_accepted_once_it_is(
         return STATUS
 
     monkeypatch.setattr(commands, "ask", ask)
-    monkeypatch.setattr(commands, "node_entry", lambda dir, node: NodeEntry(node, 1, 1, tmp_path))
-    monkeypatch.setattr(promoting, "read_cluster", lambda dir: [])
+    monkeypatch.setattr(promoting, "node_entry", lambda dir, node: NodeEntry(node, 1, 1, tmp_path))
+    monkeypatch.setattr(promoting, "nodes_shown", lambda dir, config, wanted: [])
     if refusal:
         with pytest.raises(AdminError):
-            commands.promote(tmp_path, "b", accept_data_loss=True, yes=True, wait=False)
+            commands.promote("b", tmp_path, accept_data_loss=True, yes=True, wait=False)
         assert capsys.readouterr().err == ""
     else:
-        commands.promote(tmp_path, "b", accept_data_loss=True, yes=True, wait=False)
+        commands.promote("b", tmp_path, accept_data_loss=True, yes=True, wait=False)
         said = capsys.readouterr().err
         assert "b stands at 3.7: what a held behind it is lost" in said
         assert "the loss is accepted for version 12 of the record, and stands in it from then on" in said
@@ -87,8 +87,8 @@ class Promotion:
         self.more: dict[str, Any] = {}
         self.asked: list[str] = []
         monkeypatch.setattr(commands, "ask", lambda directory, what, arguments=None: self.asked.append(what))
-        monkeypatch.setattr(commands, "node_entry", lambda dir, node: NodeEntry(node, 1, 1, dir))
-        monkeypatch.setattr(promoting, "read_cluster", self._look)
+        monkeypatch.setattr(promoting, "node_entry", lambda dir, node: NodeEntry(node, 1, 1, dir))
+        monkeypatch.setattr(promoting, "nodes_shown", lambda dir, config, wanted: self._look(dir))
         monkeypatch.setattr(promoting, "node_status", self._status)
         monkeypatch.setattr(promoting, "_POLL_SECONDS", 0)
 
@@ -111,7 +111,7 @@ def test_promote_returns_when_the_node_is_primary(
         {"a": ("ready", 4), "b": ("active", 4)},
     ]
     promotion = Promotion(monkeypatch, *steps)
-    commands.promote(tmp_path, "b")
+    commands.promote("b", tmp_path)
     assert promotion.now == steps[-1] and promotion.asked == ["promote"]
     assert capsys.readouterr().out == "b is primary of generation 4\n"
 
@@ -123,7 +123,7 @@ def test_a_reign_that_was_known_before_is_not_the_one_that_is_waited_for(
     woken: Told = {"a": ("ready", 4), "b": ("active", 3)}
     promotion = Promotion(monkeypatch, woken, {"a": ("ready", 4), "b": ("ready", 4)}, {**BEFORE, "b": ("active", 5)})
     promotion.left[0] = {"a": ("active", 4), "b": ("active", 3)}
-    commands.promote(tmp_path, "b")
+    commands.promote("b", tmp_path)
     assert promotion.left == [promotion.now] and capsys.readouterr().out == "b is primary of generation 5\n"
 
 
@@ -131,7 +131,7 @@ def test_a_node_that_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
     """It may be started again, and lead some day; it was not asked for that."""
     promotion = Promotion(monkeypatch, {**BEFORE, "b": ("down", 0)}, {"a": ("ready", 4), "b": ("active", 4)})
     with pytest.raises(AdminError, match="b does not run any more"):
-        commands.promote(tmp_path, "b")
+        commands.promote("b", tmp_path)
     assert len(promotion.left) == 1 and promotion.now["b"] == ("down", 0)
 
 
@@ -139,7 +139,7 @@ def test_promote_without_wait_only_asks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     promotion = Promotion(monkeypatch, BEFORE)
-    commands.promote(tmp_path, "b", wait=False)
+    commands.promote("b", tmp_path, wait=False)
     assert promotion.asked == ["promote"] and "asks the primary to hand over" in capsys.readouterr().out
 
 
@@ -156,15 +156,44 @@ def test_a_promotion_that_does_not_come_is_said(
 ) -> None:
     Promotion(monkeypatch, told)
     with pytest.raises(AdminError, match=said):
-        commands.promote(tmp_path, "b", timeout=0.0)
+        commands.promote("b", tmp_path, timeout=0.0)
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("inf")])
 def test_a_timeout_that_cannot_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, timeout: float) -> None:
     promotion = Promotion(monkeypatch, BEFORE)
     with pytest.raises(BadArgument, match="--timeout"):
-        commands.promote(tmp_path, "b", timeout=timeout)
+        commands.promote("b", tmp_path, timeout=timeout)
     assert not promotion.asked
+
+
+def test_a_node_is_promoted_by_its_own_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """On its own host, where no directory holds the whole cluster."""
+    file = tmp_path / "b.toml"
+    file.write_text('name = "b"\ncluster = "c"\ndir = "b"\ncoordination = "r"\n[peer]\nport = 9\n')
+    asked: list[Path] = []
+    states = iter([("ready", 3), ("ready", 3), ("active", 4)])
+    monkeypatch.setattr(commands, "ask", lambda directory, what, arguments=None: asked.append(directory))
+    monkeypatch.setattr(
+        promoting, "node_status", lambda entry: dict(zip(("state", "generation"), next(states), strict=True))
+    )
+    monkeypatch.setattr(promoting, "_POLL_SECONDS", 0)
+    commands.promote(config=file)
+    assert asked == [Path("b")] and capsys.readouterr().out == "b is primary of generation 4\n"
+
+
+def test_it_must_be_said_which_node_is_promoted(tmp_path: Path) -> None:
+    file = tmp_path / "b.toml"
+    file.write_text('name = "b"\ncluster = "c"\ndir = "b"\ncoordination = "r"\n[peer]\nport = 9\n')
+    with pytest.raises(BadArgument, match="is the file of b, not of a"):
+        commands.promote("a", config=file)
+    with pytest.raises(BadArgument, match="which node"):
+        commands.promote(dir=tmp_path)
+    for where in ({}, {"dir": tmp_path, "config": file}):
+        with pytest.raises(BadArgument, match="either --dir DIR, or --config FILE"):
+            commands.promote("b", **where)
 
 
 # -- what has happened is printed
@@ -177,7 +206,7 @@ def test_how_the_clients_were_closed_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     Promotion(monkeypatch, DONE).more["handover"] = HANDOVER
-    commands.promote(tmp_path, "b")
+    commands.promote("b", tmp_path)
     closed = "a closed 34 clients after 0.012 s, 0 of them with an outcome that they do not know"
     assert f"{closed}; no node served for 0.143 s\n" in capsys.readouterr().out
 
@@ -187,12 +216,12 @@ def test_it_is_printed_as_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, handover: Any
 ) -> None:
     Promotion(monkeypatch, DONE).more["handover"] = handover
-    commands.promote(tmp_path, "b", as_json=True)
+    commands.promote("b", tmp_path, as_json=True)
     assert json.loads(capsys.readouterr().out) == {"node": "b", "generation": 4, "handover": handover}
 
 
 def test_json_of_what_is_not_waited_for_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     promotion = Promotion(monkeypatch, BEFORE)
     with pytest.raises(BadArgument, match="--wait waits"):
-        commands.promote(tmp_path, "b", wait=False, as_json=True)
+        commands.promote("b", tmp_path, wait=False, as_json=True)
     assert promotion.asked == []

@@ -76,7 +76,9 @@ def test_it_ends_with_its_node(tmp_path: Path) -> None:
     node = EtcdProcess(place_below(tmp_path), "c")
     assert node.read() is None
     child = node._child
-    assert child is not None and child.stdin is not None
+    assert child is not None and child.stdin is not None and child.stdout is not None
     child.stdin.close()
     assert child.wait(60.0) == 0
+    child.stdout.close()
+    node._child = None  # there is none to be told that it is to end
     node.close()

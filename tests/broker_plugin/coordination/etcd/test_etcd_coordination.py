@@ -60,7 +60,7 @@ DAMAGE = {
     "version 0": lambda place: put(
         place, value_at(place).replace('"version":1', '"version":0').replace('"checksum"', '"sum"')
     ),
-    "a later format": lambda place: changed(place, format=2),
+    "a later format": lambda place: changed(place, format=3),
     "of another etcd": lambda place: changed(place, etcd="7"),
 }
 

@@ -58,7 +58,7 @@ class Node:
         self.logins = Logins(self, lambda *told: self.log.append(told))
         self.config: Any = SimpleNamespace(
             cluster="c",
-            amqp=SimpleNamespace(port=5672),
+            amqp=SimpleNamespace(addresses=[("127.0.0.1", 5672)]),
             listeners={"l": SimpleNamespace(port=5673)},
         )
         self.listeners: Any = SimpleNamespace(opened=["l"])

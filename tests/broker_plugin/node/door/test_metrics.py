@@ -109,7 +109,7 @@ async def test_numbers_of_a_primary() -> None:
         "long_turns": 2, "longest_turn": 0.5, "syncs": 5, "synced_bytes": 600, "writer_queue": 1, "calls_behind": 0,
         "call_fails": 0, "transactions_open": 2, "transactions_prepared": 3, "branches_in_doubt": 2,
         "oldest_in_doubt": 3.0, "queues_declared": 1, "memory_alarm": 1, "disk_alarm": 0, "memory_held": 5,
-        "memory_high": 9, "disk_free": 3, "disk_least": 1, "connections": None,
+        "memory_high": 9, "disk_free": 3, "disk_least": 1, "connections": None, "certificate_expires": None,
     }  # fmt: skip
     assert found["values"] == expected
 

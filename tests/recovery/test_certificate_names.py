@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker_plugin.tls.names import CertificateName, common_name, name_of_peer, name_of_uris, names_a_client, node_shown
+from recovery.certificate_names import (
+    CertificateName,
+    common_name,
+    name_of_peer,
+    name_of_uris,
+    names_a_client,
+    node_shown,
+)
 
 
 @pytest.mark.parametrize("name", ["node-1", "a b/c?d#e%41", "Zoë", "..", "txha://x/node/y"])
