@@ -17,7 +17,7 @@ from tests.simulation.seeded import SEEDED, Seeded, find
 from tests.simulation.shrink import shrink
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 60
+SEEDS = 40
 CHUNK = 10
 
 
