@@ -13,7 +13,7 @@ MODULES = (
     *(f"txobserver.{name}" for name in ("tx_buffer", "work_limits")),
     *(f"txobserver.state.{name}" for name in ("applied_content", "contents", "layers", "messages")),
     *(f"txobserver.state.{name}" for name in ("offsets", "page_reading", "queues", "shown")),
-    *(f"ha.{name}" for name in ("core", "node", "role", "roles")),
+    *(f"ha.{name}" for name in ("core", "node", "outside", "role", "roles")),
     *(f"ha.apply.{name}" for name in ("applied", "applier", "buffers", "checkpointing", "record_gate", "replica")),
     *(f"ha.backup.{name}" for name in ("backup", "progress_reports")),
     *(f"ha.catchup.{name}" for name in ("history", "join_guard", "live_changes", "queue_replicator")),

@@ -92,3 +92,24 @@ def test_the_command_loads_nothing_of_the_core_before_it_is_settled_which_one_ru
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+PARTS = """
+import importlib, inspect, pkgutil
+from broker_plugin.compiled import MODULES
+for package in ("txobserver", "ha", "broker_plugin", "recovery", "txha"):
+    within = pkgutil.walk_packages(importlib.import_module(package).__path__, package + ".")
+    for name in [each.name for each in within if not each.name.endswith("__main__")]:
+        for part in vars(importlib.import_module(name)).values():
+            if inspect.isclass(part) and part.__module__ == name and name not in MODULES:
+                print(*(f"{name}: {each.__qualname__}" for each in part.__bases__ if each.__module__ in MODULES), end="")
+"""
+
+
+def test_what_inherits_from_a_compiled_class_is_compiled() -> None:
+    """Python makes no object of another class: the turn in which a node first does would be its last
+    (``a_removed_node_ends_where_the_core_is_compiled``)."""
+    environment = {**os.environ, compiled.SWITCH: "pure"}
+    command = [sys.executable, "-c", PARTS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
+    assert not done.stdout.strip()
