@@ -9,7 +9,6 @@ Use: tell the time (``look_at_clock``), call what happened, then ``settle()``, t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 
 from ha.apply.record_gate import NO_RECORD
@@ -42,9 +41,6 @@ from txobserver.invariants import CHECKS
 from txobserver.ports.ledger import Done, Host
 from txobserver.ports.store import Page
 
-LOOKING_SECONDS = 0.5
-"""Behind the loss of its link with the primary a backup reads the record at every tick for so long: where the process
-of the primary is gone, its lease is given up within that time (docs/decisions/released-for-the-dead.md)."""
 ROUNDS_OF_CALLS = 4
 """How often in a turn a primary and its own desk answer each other; what is left comes in the next."""
 
@@ -68,7 +64,6 @@ class NodeCore(Node):
     ) -> None:
         super().__init__(member, replica, host, settings, log_first, cluster_id, first_session, local_calls)
         self.role: Role = Waiting(self)
-        self._look_until = -math.inf
         self.beats = LinkBeats(settings, self.features, self.emit)
         self._checks = NodeChecks(self)
         replica.contents.table.outcomes.keep(settings.outcomes_kept, settings.outcome_seconds)
@@ -130,7 +125,7 @@ class NodeCore(Node):
             for peer, heard_at in self.beats.tick(self.generation, self.now):
                 self._unlinked(peer, heard_at)
             self.checkpointing.tick(self.now)
-            if self.now < self._look_until and not self.leading:
+            if self.now < self.look_until and not self.leading:
                 self.emit(ReadRecord())
             self.role.tick()
 
@@ -160,7 +155,7 @@ class NodeCore(Node):
         self.features.pop(node, None)
         since = self.gone_since.setdefault(node, since)
         if (following := self.following) and following.backup.primary == node:
-            self._look_until = since + LOOKING_SECONDS
+            self.look(since)
         self.role.unlinked(node, since)
 
     def on_heard(self, peers: Collection[str]) -> None:

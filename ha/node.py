@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, get_args
 
@@ -25,6 +26,10 @@ from txobserver.calls import LocalCalls
 from txobserver.ids import Member, Position
 from txobserver.ports.ledger import Host
 
+LOOKING_SECONDS = 0.5
+"""Where a backup has lost its link with the primary, or hears that it hands over, it reads the record at every tick for
+so long: within that time the lease is given up, also of a process that is gone
+(docs/decisions/released-for-the-dead.md)."""
 NO_FEATURES: frozenset[str] = frozenset()
 
 ASKS: tuple[type, ...] = (StepAsk, MemberAsk, *get_args(DeskRequest))
@@ -44,13 +49,14 @@ class HandedOver(NamedTuple):
 class Node:
     """``now`` is in seconds on a clock that counts suspension, ``wall_ms`` in milliseconds since 1970.
 
-    ``log_first``: the first sequence that the log holds; ``feed``: what has passed the commit point; ``linked``: the
-    peers that can be reached now; ``features``: of each of them, what both it and this node know; ``gone_since``: since
-    when others cannot be; ``failed``: why the store has failed, if it has; ``sessions``: the number of the last
-    attachment that was asked for; ``calls``: the node's part in cluster calls, of which ``local_calls`` is what it has
-    kept durably; ``relay``: steps that operators ask for here; ``handed_over``: how the last primary that this node
-    followed has handed over; ``founding``: the nodes that its own file lists, itself among them, for as long as the
-    record does not say who is a member.
+    ``log_first``: the first sequence that the log holds; ``feed``: what has passed the commit point; ``linked``:
+    the peers that can be reached now; ``features``: of each of them, what both it and this node know;
+    ``gone_since``: since when others cannot be; ``look_until``: until when the record is read at every tick;
+    ``failed``: why the store has failed, if it has; ``sessions``: the number of the last attachment that was asked
+    for; ``calls``: the node's part in cluster calls, of which ``local_calls`` is what it has kept durably;
+    ``relay``: steps that operators ask for here; ``handed_over``: how the last primary that this node followed has
+    handed over; ``founding``: the nodes that its own file lists, itself among them, for as long as the record does
+    not say who is a member.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class Node:
         self.features: dict[str, frozenset[str]] = {}
         self.gone_since: dict[str, float] = {}
         self.failed: str | None = None
+        self.look_until = -math.inf
         self.sessions = first_session
         self.gate = RecordGate(cluster_id, replica, self.emit)
         self.candidate = Candidate(member, settings, self.emit)
@@ -97,6 +104,10 @@ class Node:
         if handed is not None and handed.clients.stops and handed.clients.generation == self.generation:
             return self.linked - {handed.former}
         return self.linked
+
+    def look(self, since: float) -> None:
+        """Read the record at every tick, from then on for a while: its primary is about to change."""
+        self.look_until = since + LOOKING_SECONDS
 
     def ask_no_primary(self) -> None:
         """This node is the primary: what it was about to ask of another one in this turn is not sent

@@ -129,6 +129,7 @@ class Following(Role):
             self.detached(retry_at_once=False)
         elif isinstance(message, election.ClientsClosed):
             node.handed_over = HandedOver(peer, message, node.now)
+            node.look(node.now)
         elif isinstance(message, election.HandoverRefused):
             node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
         elif isinstance(message, StepTold):

@@ -102,7 +102,7 @@ for package in ("txobserver", "ha", "broker_plugin", "recovery", "txha"):
     for name in [each.name for each in within if not each.name.endswith("__main__")]:
         for part in vars(importlib.import_module(name)).values():
             if inspect.isclass(part) and part.__module__ == name and name not in MODULES:
-                print(*(f"{name}: {each.__qualname__}" for each in part.__bases__ if each.__module__ in MODULES), end="")
+                print(*(f"{name}: {each}" for each in part.__bases__ if each.__module__ in MODULES), end="")
 """
 
 

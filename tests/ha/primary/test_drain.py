@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ha.messages.election import HANDOVER_FEATURE, ClientsClosed
+from ha.node import LOOKING_SECONDS
 from ha.refusals import NOT_ACTIVE
-from tests.support.memory_cluster import MemoryCluster, MemoryNode
+from tests.support.memory_cluster import TURN, MemoryCluster, MemoryNode
 from tests.support.steps import all_agree, answered, backups_of, declared, publish, survivors_agree
 from txobserver.access import ADD_USER
 from txobserver.events import Configure
@@ -146,6 +147,25 @@ def test_the_next_primary_hears_how_clients_were_closed(how: str) -> None:
     assert stops == (how == "stop")
     heard = cluster.primary.core.handed_over
     assert heard is not None and heard.former == primary.name and heard.active_at is not None
+
+
+@BOTH
+def test_who_hears_that_clients_are_closed_looks_for_the_end_of_the_lease(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every tick for a while, the next primary until it is that: no client waits for its next look at the record."""
+    cluster, primary, chosen, _ = with_clients(3, 0)
+    reads: list[str] = []
+    monkeypatch.setattr(MemoryNode, "read_record", lambda node: reads.append(node.name))
+    hand_over(primary, chosen, how)
+    cluster.pause(LOOKING_SECONDS)
+    (other,) = (each.name for each in backups_of(cluster) if each is not primary)
+    assert cluster.primary.name in reads and reads.count(other) >= LOOKING_SECONDS / TURN / 2
+    assert primary.name not in reads
+    cluster.pause(0.2)
+    read = len(reads)
+    cluster.pause(1.0)
+    assert len(reads) == read
 
 
 def test_a_node_that_does_not_know_the_word_is_not_told_it() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ha.core import LOOKING_SECONDS
 from ha.messages.beats import BEATS_FEATURE
-from ha.node import NO_FEATURES
+from ha.node import LOOKING_SECONDS, NO_FEATURES
 from tests.support.memory_cluster import TURN, MemoryCluster, MemoryNode
 from tests.support.steps import answered, backups_of, declared, publish
 
