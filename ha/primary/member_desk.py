@@ -38,7 +38,6 @@ class MemberDesk:
         self._attachments = attachments
         self._calls = calls
         self._emit = emit
-        self._over = False
         keeper.members.founding = founding
         keeper.members.attached = self._attached
 
@@ -53,14 +52,12 @@ class MemberDesk:
         """An operator asks at another node."""
 
         def told(error: str | None) -> None:
-            if not self._over:  # where it is, that node's attachment ends, and it says itself that nothing is known
-                self._emit(Send(peer, MemberTold(message.generation, message.number, error)))
+            self._emit(Send(peer, MemberTold(message.generation, message.number, error)))
 
         self.ask(MemberChange(message.kind, message.name, message.host, message.port), active, now, told)
 
     def end(self) -> None:
-        """The role of the primary ends: a node that is none answers no other (``told_by_a_former_primary``)."""
-        self._over = True
+        """The role of the primary ends."""
         self._keeper.members.end()
 
     def let_go(self, now: float) -> None:
