@@ -23,9 +23,9 @@ CHUNK = 10
 
 def test_a_few_seeds_hold() -> None:
     """Some break no promise; ``make slices`` runs more, and ``make sim`` as many as are wanted."""
-    results = [Run(seed).run() for seed in range(1000, 1006)]
+    results = [Run(seed).run() for seed in range(1000, 1003)]
     assert not [result.broken for result in results if result.broken]
-    assert sum(result.commits for result in results) > 60 and sum(result.failovers for result in results) > 3
+    assert sum(result.commits for result in results) > 30 and sum(result.failovers for result in results) > 1
 
 
 @pytest.mark.timeout(900)
@@ -69,7 +69,7 @@ def test_a_seed_is_the_same_to_the_letter_every_time() -> None:
 @pytest.mark.timeout(900)
 def test_no_seed_depends_on_how_strings_are_hashed() -> None:
     """Seed 30013 once did: connections were closed in the order of a set."""
-    first, second = (simulate(hash_seed, "run", "--each", "--seeds", "2", "--first", "30013") for hash_seed in "12")
+    first, second = (simulate(hash_seed, "run", "--each", "--seeds", "1", "--first", "30013") for hash_seed in "12")
     assert first == second and "30013" in first
 
 
@@ -85,7 +85,7 @@ def test_a_seeded_fault_is_found(fault: Seeded) -> None:
 @pytest.mark.timeout(900)
 def test_what_fails_is_shrunk_to_what_it_takes() -> None:
     fault = next(each for each in SEEDED if each.name == "resync_while_in_ready_set")
-    found = find(fault, seeds=300)
+    found = find(fault, seeds=300, first=fault.first)
     while found is not None and len(found.schedule) == 1:
         found = find(fault, seeds=300, first=found.seed + 1)
     assert found is not None
