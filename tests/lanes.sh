@@ -5,6 +5,7 @@
 # that another has found to be free. What computes is nice to what waits: a node that has to wait for a
 # processor would lose its lease.
 python=.venv/bin/python
+export PYTEST_ADDOPTS="--durations=15 --durations-min=5 ${PYTEST_ADDOPTS:-}"
 unset PYTHONDONTWRITEBYTECODE  # hundreds of processes are started, and each would compile every module anew
 said=$(mktemp -d)
 trap 'rm -rf "$said"' EXIT
@@ -26,19 +27,26 @@ told() { # name, process: to be shown in the end
   names+=("$1") pids+=("$2")
 }
 
+timed() { # name, command: says how long it took
+  local from=$SECONDS status=0
+  "${@:2}" || status=$?
+  echo "== $1: $((SECONDS - from)) s"
+  return "$status"
+}
+
 lane() { # name, command: beside the others
-  apart "${@:2}" >"$said/${#names[@]}" 2>&1 &
+  timed "$1" apart "${@:2}" >"$said/${#names[@]}" 2>&1 &
   told "$1" $!
 }
 
 computing() { # name, function: the same, with a lower priority and in the network of the machine
-  (renice -n 5 "$BASHPID" >/dev/null; "$2") >"$said/${#names[@]}" 2>&1 &
+  (renice -n 5 "$BASHPID" >/dev/null; timed "$1" "$2") >"$said/${#names[@]}" 2>&1 &
   told "$1" $!
 }
 
 shown() { # name, command: as it goes
   echo "== $1"
-  apart "${@:2}" || status=1
+  timed "$1" apart "${@:2}" || status=1
 }
 
 lanes_end() { # wait for all, show them, and end
