@@ -25,13 +25,13 @@ def a_failed_action_is_not_undone(stack: ExitStack) -> None:
     replace(stack, Initiator, "_undo", lambda original: lambda self, standing: self._forget(sure=True))
 
 
-@seeded("P13", calls=True)
+@seeded("P13", calls=True, first=4)
 def the_record_is_not_looked_for(stack: ExitStack) -> None:
     """An initiator that does not know what became of its record undoes the call at once."""
     replace(stack, CallSettling, "settled", lambda original: lambda self, call_id, standing: True)
 
 
-@seeded("P13", calls=True)
+@seeded("P13", calls=True, first=4)
 def settled_where_the_stream_ends_here(stack: ExitStack) -> None:
     """What this node has applied is taken for all that could be, whatever the primary's stream holds."""
 
@@ -138,7 +138,7 @@ def a_record_is_appended_without_its_ticket(stack: ExitStack) -> None:
     _replace_taken(stack, "_append", make)
 
 
-@seeded("P13", first=21, calls=True)
+@seeded("P13", first=24, calls=True)
 def a_ticket_counts_in_every_generation(stack: ExitStack) -> None:
     """At its initiator, and at the desk of the next primary."""
 
@@ -198,7 +198,7 @@ def the_history_keeps_no_last_of_each(stack: ExitStack) -> None:
     replace(stack, KeptCalls, "_trim", make)
 
 
-@seeded("P13", first=1, calls=True)
+@seeded("P13", first=12, calls=True)
 def a_skip_is_for_all_nodes(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def next_for(self: KeptCalls, member: str, tnx_id: int) -> Any:

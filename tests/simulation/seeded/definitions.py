@@ -45,7 +45,7 @@ def the_parts_before_the_one_that_cannot_be_stay(stack: ExitStack) -> None:
     replace(stack, Contents, "_load", make)
 
 
-@seeded("P7", users=True)
+@seeded("P7", users=True, first=10)
 def queues_of_a_refused_step_are_declared(stack: ExitStack) -> None:
     """Users and rules are taken back, and what was declared is not."""
 
@@ -62,7 +62,7 @@ def queues_of_a_refused_step_are_declared(stack: ExitStack) -> None:
     replace(stack, Contents, "_load", make)
 
 
-@seeded("P7", "P5", users=True)
+@seeded("P7", "P5", users=True, first=10)
 def queues_are_numbered_without_taking_the_numbers(stack: ExitStack) -> None:
     """The queues of a file get the numbers of steps before it, which other queues may have."""
     replace(stack, client_ledger, "numbers_of", lambda original: lambda step: 0)

@@ -22,7 +22,7 @@ def told_not_done_though_undecided(stack: ExitStack) -> None:
     replace(stack, EmbeddedBroker, "_undecided", lambda original: lambda self, session: False)
 
 
-@seeded("P4", handovers=True)
+@seeded("P4", handovers=True, first=2)
 def taken_during_the_drain_and_told_not_done(stack: ExitStack) -> None:
     """Clients are judged when the drain begins, and what they ask is carried out until it ends."""
 
@@ -44,7 +44,7 @@ def taken_during_the_drain_and_told_not_done(stack: ExitStack) -> None:
     replace(stack, EmbeddedBroker, "_undecided", undecided)
 
 
-@seeded("P12", "P10", handovers=True)
+@seeded("P12", "P10", handovers=True, first=2)
 def lease_given_up_before_the_answers(stack: ExitStack) -> None:
     """The lease goes when the drain begins."""
 
@@ -58,7 +58,7 @@ def lease_given_up_before_the_answers(stack: ExitStack) -> None:
     replace(stack, Handover, "resign", make)
 
 
-@seeded("P12", handovers=True)
+@seeded("P12", handovers=True, first=5)
 def drain_that_never_ends(stack: ExitStack) -> None:
     """It waits for what is undecided, however long that takes."""
 
@@ -71,7 +71,7 @@ def drain_that_never_ends(stack: ExitStack) -> None:
     replace(stack, Drain, "over", make)
 
 
-@seeded("P4", handovers=True)
+@seeded("P4", handovers=True, first=2)
 def told_before_the_answers_were_heard(stack: ExitStack) -> None:
     """The last word does not wait for what its client has not shown to have heard."""
 
@@ -85,7 +85,7 @@ def told_before_the_answers_were_heard(stack: ExitStack) -> None:
     replace(stack, ClientLink, "force_close", make)
 
 
-@seeded("P12", handovers=True)
+@seeded("P12", handovers=True, first=2)
 def closed_without_a_drain(stack: ExitStack) -> None:
     """Clients are closed in the turn in which nothing more of theirs is begun."""
 

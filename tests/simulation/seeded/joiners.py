@@ -18,7 +18,7 @@ from txobserver.ids import Position
 from txobserver.state.queues import Queues
 
 
-@seeded("P6", "P7", first=2)
+@seeded("P6", "P7", first=9)
 def snapshot_ends_one_event_early(stack: ExitStack) -> None:
     """What the skip sets of seed 003 were for: an event reaches the joiner twice."""
 
@@ -34,7 +34,7 @@ def snapshot_ends_one_event_early(stack: ExitStack) -> None:
     _stream_from(stack, -1)
 
 
-@seeded("P6", "P7", first=15)
+@seeded("P6", "P7", first=19)
 def snapshot_ends_one_event_late(stack: ExitStack) -> None:
     """An event behind the snapshot never reaches the joiner."""
 

@@ -23,7 +23,7 @@ def a_silent_link_is_never_given_up(stack: ExitStack) -> None:
     replace(stack, LinkBeats, "_silent", lambda original: lambda self, peer, now: False)
 
 
-@seeded("P12")
+@seeded("P12", first=31)
 def a_link_is_judged_before_what_came_is_read(stack: ExitStack) -> None:
     """By a node that was stopped, or busy: no step of its clock is long."""
     replace(stack, Settings, "longest_unheard", lambda original: property(lambda self: math.inf))
@@ -56,13 +56,13 @@ def a_silent_backup_does_not_count_before_it_is_out(stack: ExitStack) -> None:
     replace(stack, Leading, "unlinked", make)
 
 
-@seeded("P2", "P3", "P6", "P10", "P11", "P12")
+@seeded("P2", "P3", "P6", "P10", "P11", "P12", first=1)
 def a_node_that_is_stopped_is_taken_for_gone(stack: ExitStack) -> None:
     """And its lease is given up, while it may go on any moment."""
     replace(stack, SimChild, "gone", lambda original: lambda self: True)
 
 
-@seeded("P3", "P6", "P10", "P12")
+@seeded("P3", "P6", "P10", "P12", first=14)
 def the_lease_of_another_is_given_up(stack: ExitStack) -> None:
     """By the child of a node that is gone, whatever has been changed since."""
 

@@ -15,7 +15,7 @@ from txobserver.state.contents import Contents
 from txobserver.state.queues import Queues
 
 
-@seeded("P1", "P8", first=10)
+@seeded("P1", "P8", first=12)
 def consumers_see_half_a_decision(stack: ExitStack) -> None:
     """What comes of a transaction is handed out and counted at once."""
     replace(stack, EmbeddedBroker, "on_step_begins", lambda original: lambda self: None)
@@ -54,7 +54,7 @@ def _as_if_whole(replica: Replica) -> Iterator[None]:
         replica._parts, queues._in_step = parts, in_step
 
 
-@seeded("P7", first=4)
+@seeded("P7", first=44)
 def a_checkpoint_holds_half_a_decision(stack: ExitStack) -> None:
     """A node that is started from it applies the other half again, or both."""
 

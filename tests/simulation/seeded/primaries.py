@@ -23,7 +23,7 @@ from tests.simulation.seeded.planting import replace, seeded
 from txobserver.events import TxPrepare
 
 
-@seeded("P10", first=1)
+@seeded("P10", first=5)
 def lease_never_ends(stack: ExitStack) -> None:
     replace(stack, RecordKeeper, "expired", lambda original: lambda self, now: self.lost)
 
