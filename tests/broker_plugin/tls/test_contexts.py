@@ -155,3 +155,10 @@ def test_tls_1_2_is_the_oldest_and_between_nodes_both_prove_themselves(authority
     assert {each.minimum_version for each in in_force.clients.values()} == {ssl.TLSVersion.TLSv1_2}
     assert {each.minimum_version for each in mutual} == {ssl.TLSVersion.TLSv1_3}
     assert [each.verify_mode for each in mutual] == [ssl.CERT_REQUIRED] * 2
+
+
+def test_no_context_has_tickets_or_renegotiates(authority: Authority) -> None:
+    """A renegotiation of TLS 1.2 is work that a client can ask for without end."""
+    in_force = Contexts(authority.issue("node-1")).in_force
+    for each in (*in_force.clients.values(), in_force.accepting, in_force.dialling):
+        assert each.options & ssl.OP_NO_RENEGOTIATION and each.options & ssl.OP_NO_TICKET
