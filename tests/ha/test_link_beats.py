@@ -151,3 +151,24 @@ def test_who_has_not_looked_at_its_clock_since_it_was_stopped_does_so_neither() 
     rig.run(2.0, lambda: True)
     rig.beats.told("b", Beat(7, 200, unheard=True))
     assert rig.beats.down("b", rig.now + 0.8) == rig.now + 0.8
+
+
+def test_of_a_link_that_is_down_nothing_holds_for_the_next() -> None:
+    """Neither when the peer was heard nor how seldom it beat: it may have been started with another configuration."""
+    rig = Rig()
+    rig.beats.told("b", Beat(7, 1000))
+    rig.beats.down("b", rig.now)
+    rig.run(5.0)
+    assert not rig.down, "nothing has come on this link yet"
+    rig.tick(comes=True)
+    heard_at = rig.now
+    rig.run(0.8)
+    assert rig.down == [("b", heard_at)]
+
+
+def test_what_comes_at_the_end_of_a_long_step_has_come_then_and_not_later() -> None:
+    rig = Rig()
+    rig.tick(3600.0, comes=True)
+    heard_at = rig.now
+    rig.run(0.8)
+    assert rig.down == [("b", heard_at)]

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.coordination import sqlite_coordination
 from broker_plugin.coordination.sqlite_coordination import BUSY_SECONDS, SqliteCoordination
-from ha.membership.record import CoordinationError
+from ha.membership.members import ClusterNode, Membership
+from ha.membership.record import CoordinationError, Record
 from tests.broker_plugin.coordination.test_sqlite_coordination import record
+from txobserver.ids import Member
 
 
 def test_a_new_file_is_durable_in_its_directory_before_anything_is_recorded(
@@ -115,3 +118,21 @@ def test_a_file_of_another_format_is_let_go_of(tmp_path: Path) -> None:
         SqliteCoordination(tmp_path / "r", "c").read()
     held = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.exists()]
     assert raised.value and tmp_path / "r" not in held
+
+
+def test_a_format_that_is_raised_between_two_looks_at_the_file_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table has its other name by then. Where it has none of both, that is one."""
+    store, member = SqliteCoordination(tmp_path / "r", "c", create=True), Member("a", "1")
+    nodes = (ClusterNode("a", "h", 5, True, "1"),)
+    there = store.compare_and_set(
+        0, Record("c", 0, 1, member, (member,), membership=Membership(1, nodes), cluster_id="1")
+    )
+    looks, look = iter((sqlite_coordination.RECORD,)), sqlite_coordination._table
+    monkeypatch.setattr(sqlite_coordination, "_table", lambda connection: next(looks, None) or look(connection))
+    assert store.read() == there
+    monkeypatch.setattr(sqlite_coordination, "_table", lambda connection: sqlite_coordination.RECORD)
+    with pytest.raises(CoordinationError, match="no such table"):
+        store.read()
+    store.close()

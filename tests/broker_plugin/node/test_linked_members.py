@@ -118,3 +118,21 @@ def test_the_record_counts_for_more_than_the_file(monkeypatch: pytest.MonkeyPatc
     core.record = Record("c", 9, 1, A, (A,))
     found.look()
     assert links.peers[-1] == [("b", "hb", 6)], "written anew: it says nothing of members"
+
+
+def test_where_others_look_for_it_in_vain_is_said_once_and_anew_when_that_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By another host or another port than its file lets it listen at."""
+    said: list[Any] = []
+    monkeypatch.setattr(linked_members, "tell", lambda logger, level, event: said.append(event.listed))
+    core, links = Core(), Followed()
+    found = LinkedMembers(core, links, [], PeerAddress("a", "ha", 5))  # type: ignore[arg-type]
+    places = [("ha", 5, "h"), ("elsewhere", 5, "h"), ("elsewhere", 5, "other"), ("ha", 9, "h"), ("ha", 5, "h")]
+    for number, (host, port, of_c) in enumerate(places, 1):
+        nodes = (ClusterNode("a", host, port), ClusterNode("c", of_c, 7))
+        core.record = Record("c", number, 1, A, (A,), membership=Membership(number, nodes))
+        for _ in range(2):
+            found.look()
+        assert len(links.peers) == number, "once for each change"
+    assert said == ["elsewhere:5", "ha:9"]

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from broker_plugin.node.config import Address, NodeConfig, PeerNode
 from broker_plugin.node.main import NodeProcess
 from broker_plugin.node.readiness import Readiness
+from ha.membership.members import ClusterNode, Membership
+from ha.membership.record import Record
+from ha.settings import Settings
+from txobserver.ids import Member
 
 
 def test_what_a_shortage_means() -> None:
@@ -44,3 +52,16 @@ def test_the_primary_warns_each_time_that_it_changes(caplog: pytest.LogCaptureFi
     one, two = "1 of 3 nodes is ready and min_ready is 2", "2 of 3 nodes are ready"
     again = ("INFO", "all 3 nodes are ready again")
     assert said == [("WARNING", one), ("WARNING", two), again, ("WARNING", two), ("WARNING", two), again]
+
+
+def test_the_members_in_the_record_count_for_more_than_the_file() -> None:
+    """All members are nodes that should be ready; ``min_ready`` goes by those that have been."""
+    a, b, c = (Member(name, f"{name}1") for name in "abc")
+    nodes = tuple(ClusterNode(each.node, each.node, 5, True, each.incarnation) for each in (a, b, c))
+    said = Record("c", 4, 2, a, (a, b), membership=Membership(1, (*nodes, ClusterNode("d", "d", 5))))
+    core: Any = SimpleNamespace(record=None, settings=Settings(min_ready=1, follow_members=True))
+    readiness = Readiness(2, 1)
+    for record, expected in ((None, (2, 1)), (said, (4, 2)), (replace(said, membership=UNSET), (2, 1))):
+        core.record = record
+        readiness.follow(core)
+        assert (readiness.nodes, readiness.min_ready) == expected

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker_plugin.node.config import ConfigError, NodeConfig, parse_config
+from broker_plugin.node.peer_tls import stands_in_for_the_secret
 from broker_plugin.node.tls_config import contexts_of
 from tests.support.certificates import Authority
 
@@ -85,3 +87,33 @@ def test_files_that_cannot_be_used_are_a_mistake_of_the_configuration(tmp_path: 
     Authority(tmp_path).issue("node-1", file="a")
     (tmp_path / "authority.pem").rename(tmp_path / "ca.pem")
     assert contexts_of(config.tls) is not None and contexts_of(None) is None
+
+
+IN_FILE, NAME = {"peer": {"tls": True}}, "TXHA_PEER__TLS"
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "options", "all_links"),
+    [
+        ({}, {}, {}, False),
+        (IN_FILE, {}, {}, True),
+        ({"peer": {"tls": "accept"}}, {}, {}, False),
+        ({"peer": {"tls": "True"}}, {}, {}, True),
+        ({"peer": 5}, {}, {}, False),
+        ({}, {"TXHA_PEER": '{"tls": true}'}, {}, True),
+        (IN_FILE, {"TXHA_PEER": '{"tls": false}'}, {}, False),
+        (IN_FILE, {"TXHA_PEER": "no table"}, {}, True),
+        (IN_FILE, {"TXHA_PEER": "[]"}, {}, True),
+        (IN_FILE, {"TXHA_PEER": '{"port": 5}'}, {}, True),
+        ({}, {NAME: "true"}, {}, True),
+        ({}, {NAME.lower(): "TRUE"}, {}, True),
+        (IN_FILE, {"TXHA_PEER": '{"tls": true}', NAME: "accept"}, {}, False),
+        (IN_FILE, {NAME: "true"}, {"peer.tls": "false"}, False),
+        ({}, {}, {"peer.tls": "true"}, True),
+    ],
+)
+def test_whether_all_links_are_over_tls_is_said_by_the_source_that_counts(
+    file: dict[str, Any], environment: dict[str, str], options: dict[str, str], all_links: bool
+) -> None:
+    """Options before the environment, and that before the file; then there is no default secret."""
+    assert stands_in_for_the_secret(file, environment, options) is all_links

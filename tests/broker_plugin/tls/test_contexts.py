@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import ssl
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -15,8 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from broker_plugin.tls import contexts as module
 from broker_plugin.tls.contexts import Contexts
-from broker_plugin.tls.files import TlsError, TlsFiles
+from broker_plugin.tls.files import TlsError, TlsFiles, read
 from tests.support.certificates import Authority
 
 
@@ -93,6 +95,50 @@ def test_a_reload_says_what_was_in_force(authority: Authority) -> None:
     assert contexts.clients("ask") is first.clients["ask"] and contexts.dialling() is first.dialling
 
 
+def test_files_that_change_while_they_are_read_are_not_used(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The contexts would be of others than what was looked at."""
+    contexts = Contexts(authority.issue("node-1"))
+    before, made = contexts.in_force, module._context
+
+    def behind_the_last(files: TlsFiles, material: Any, server: bool, verify: ssl.VerifyMode) -> ssl.SSLContext:
+        found = made(files, material, server, verify)
+        if not server:
+            authority.issue("node-1")
+        return found
+
+    monkeypatch.setattr(module, "_context", behind_the_last)
+    with pytest.raises(TlsError, match="changed while they were read"):
+        contexts.reload()
+    assert contexts.in_force is before
+
+
+def test_what_is_of_no_use_to_a_node_changes_nothing(authority: Authority) -> None:
+    contexts = Contexts(authority.issue("node-1"))
+    before = contexts.in_force
+
+    def refuse(found: object) -> None:
+        raise TlsError("it names another node")
+
+    contexts.check = refuse
+    for load in (contexts.reload, contexts.prepared):
+        with pytest.raises(TlsError, match="it names another node"):
+            load()
+    assert contexts.in_force is before
+
+
+def test_one_authority_that_is_valid_is_enough(tmp_path: Path) -> None:
+    """A new one is added to the file before the former one has expired, which is taken out when there is time."""
+    ours, former = Authority(tmp_path / "ours"), Authority(tmp_path / "former", until=timedelta(days=5))
+    both = tmp_path / "both.pem"
+    both.write_bytes(former.file.read_bytes() + ours.file.read_bytes())
+    good, now = ours.issue("node-1", until=timedelta(days=99))._replace(authority=both), datetime.now(UTC)
+    assert read(good, now + timedelta(days=10)).leaf.subject == read(good, now).leaf.subject
+    with pytest.raises(TlsError, match=r"every authority in .* has expired"):
+        read(good, now + timedelta(days=40))
+
+
 def test_a_chain_may_stand_behind_the_certificate_and_others_before_the_authority(authority: Authority) -> None:
     good = authority.issue("node-1")
     good.certificate.write_bytes(good.certificate.read_bytes() + authority.file.read_bytes())
@@ -109,3 +155,10 @@ def test_tls_1_2_is_the_oldest_and_between_nodes_both_prove_themselves(authority
     assert {each.minimum_version for each in in_force.clients.values()} == {ssl.TLSVersion.TLSv1_2}
     assert {each.minimum_version for each in mutual} == {ssl.TLSVersion.TLSv1_3}
     assert [each.verify_mode for each in mutual] == [ssl.CERT_REQUIRED] * 2
+
+
+def test_no_context_has_tickets_or_renegotiates(authority: Authority) -> None:
+    """A renegotiation of TLS 1.2 is work that a client can ask for without end."""
+    in_force = Contexts(authority.issue("node-1")).in_force
+    for each in (*in_force.clients.values(), in_force.accepting, in_force.dialling):
+        assert each.options & ssl.OP_NO_RENEGOTIATION and each.options & ssl.OP_NO_TICKET

@@ -172,6 +172,35 @@ def test_a_store_that_is_attached_when_its_node_is_removed_is_refused_too() -> N
     assert found is not None and found.removed == (C, Member("c", "c2"))
 
 
+def test_the_first_change_knows_the_store_of_a_ready_node_that_is_not_attached() -> None:
+    desk = Desk(Record("c", 5, 3, A, (A, B, C), cluster_id="id"))
+    desk.ask(REMOVE, "c")
+    assert desk.wished.membership.removed == (C,)
+
+
+def test_a_store_that_is_removed_again_is_listed_once_as_the_latest() -> None:
+    found = changed(Membership(1, nodes_of(A, B), (B, C)), MemberChange(REMOVE, "b"), ())
+    assert found.removed == (C, B)
+
+
+def test_a_node_that_is_moved_stays_what_it_is() -> None:
+    """It counts, with its store, in its place; and stores that were removed stay so."""
+    before = Membership(4, nodes_of(A, B, C), (D,))
+    found = changed(before, MemberChange(MOVE, "b", "elsewhere", 20), ())
+    b = before.nodes[1]
+    assert found == Membership(5, (before.nodes[0], replace(b, host="elsewhere", port=20), before.nodes[2]), (D,))
+    desk = Desk(record_of(nodes_of(A, B, C), A, C))
+    desk.ask(MOVE, "b", "elsewhere", 20)
+    assert desk.keeper.refuses(B) is None, "only one that is removed is about to leave"
+
+
+def test_two_hosts_may_have_one_port() -> None:
+    found = changed(Membership(1, nodes_of(A, B)), MemberChange(ADD, "d", "d", 2), ())
+    assert [(each.host, each.port) for each in found.nodes] == [("a", 1), ("b", 2), ("d", 2)]
+    with pytest.raises(ChangeRefused, match="b:2 is the address of member b"):
+        changed(found, MemberChange(ADD, "e", "b", 2), ())
+
+
 def test_two_changes_of_the_members_in_flight() -> None:
     """The second is refused, also while the outcome of the first is not known; it may land, and is found by its
     number."""
@@ -302,6 +331,22 @@ def test_a_primary_that_ends_says_what_it_knows() -> None:
     desk.keeper.send_if_due(200.0)
     desk.keeper.members.end()
     assert desk.told == [HANDED_OVER, UNKNOWN]
+
+
+def test_a_change_that_can_land_no_more_was_not_made() -> None:
+    """Another version was met by what it went with; or nothing of it was sent, only what another change went with."""
+    desk = Desk(record_of(nodes_of(A, B, C), A, B, C))
+    desk.ask(REMOVE, "c")
+    desk.keeper.conflict(replace(desk.keeper.record, version=6, ready=(A, C)))
+    desk.keeper.members.end()
+    assert desk.told == [HANDED_OVER]
+    desk = Desk(record_of(nodes_of(A, B, C), A, B, C))
+    desk.ask(MOVE, "c", "elsewhere", 9)
+    desk.stored()
+    desk.keeper.send_if_due(200.0)
+    desk.ask(REMOVE, "c")
+    desk.keeper.members.end()
+    assert desk.told == [None, HANDED_OVER]
 
 
 def test_no_change_goes_with_the_lease() -> None:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from ha.membership.node_state import RECOVERING
+from ha.membership.record import Record
 from ha.messages.election import HANDOVER_FEATURE, ClientsClosed
-from ha.node import LOOKING_SECONDS
+from ha.node import LOOKING_SECONDS, HandedOver
+from ha.primary.drain import Drain
+from ha.primary.handover import take_out_who_stops
 from ha.refusals import NOT_ACTIVE
+from tests.support.invariants import unchecked
 from tests.support.memory_cluster import TURN, MemoryCluster, MemoryNode
 from tests.support.steps import all_agree, answered, backups_of, declared, publish, survivors_agree
 from txobserver.access import ADD_USER
+from txobserver.configuration import queue_step
 from txobserver.events import Configure
+from txobserver.ids import Member
 from txobserver.ports.ledger import ClientsServed
 
 
@@ -113,6 +123,90 @@ def test_no_drain_where_it_is_given_no_time() -> None:
     hand_over(primary, chosen, "promote")
     cluster.run(lambda: bool(primary.host.closed), 0.1)
     assert not primary.host.draining
+
+
+def test_a_drain_asks_for_another_turn_where_the_commit_point_has_moved() -> None:
+    """Answers are given in the turn behind that, and no other is due soon."""
+    host: Any = SimpleNamespace(on_draining=lambda: True, served=ClientsServed(1, 1))
+    turns: list[str] = []
+    drain = Drain(host, 5.0, lambda: turns.append("wanted"), 100.0)
+    for commit, wanted in ((7, 1), (7, 1), (8, 2)):
+        assert not drain.over(commit, False, 101.0) and len(turns) == wanted
+    assert drain.over(8, False, 105.0), "its time is up"
+
+
+def test_what_operators_have_asked_for_is_answered_first() -> None:
+    """No client waits for an answer here."""
+    cluster, primary, chosen, _ = with_clients(1, 0)
+    primary.disk_held = True
+    said: list[str | None] = []
+    primary.report(lambda: primary.core.configure(queue_step("new", True, {}), said.append))
+    hand_over(primary, chosen, "promote")
+    cluster.run(lambda: primary.host.draining)
+    cluster.pause(0.1)
+    assert not primary.host.closed and not said
+    primary.disk_held = False
+    cluster.run(lambda: bool(primary.host.closed))
+    assert said == [None]
+
+
+def test_a_stop_is_not_held_up_by_a_successor_that_does_not_get_all() -> None:
+    """Its clients are closed already: any node may follow, and the lease, which here takes an hour, is given up."""
+    cluster, primary, chosen, _ = with_clients(1, 0, lease=3600.0)
+    chosen.disk_held = True
+    publish(primary, "q", "late")
+    hand_over(primary, chosen, "promote")
+    cluster.run(lambda: bool(primary.host.closed))
+    hand_over(primary, chosen, "stop")
+    cluster.run(lambda: primary.core.leading is None)
+    chosen.disk_held = False
+    cluster.run(lambda: taken_over(cluster, primary))
+    survivors_agree(cluster)
+
+
+def test_only_a_primary_that_stops_is_not_asked_who_is_to_stand() -> None:
+    """In the generation that it has ended, and in no later one: it may be back."""
+    _, primary, chosen, other = with_clients(1, 0)
+    core = chosen.core
+    generation = core.generation
+    for stops, of, asked in ((True, generation, False), (False, generation, True), (True, generation - 1, True)):
+        core.handed_over = HandedOver(primary.name, ClientsClosed(of, 1, 0, 0.0, stops), core.now)
+        assert core.asked == ({primary.name, other.name} if asked else {other.name})
+
+
+def test_who_loses_its_primary_looks_for_the_end_of_the_lease() -> None:
+    """From when it was heard last; no other peer has a lease."""
+    cluster, primary, chosen, other = with_clients(1, 0)
+    core = chosen.core
+    for peer in (other, primary):
+        assert core.look_until < cluster.now
+        chosen.report(lambda peer=peer: core.on_link(peer.name, False))  # type: ignore[misc]
+    assert core.look_until == core.gone_since[primary.name] + LOOKING_SECONDS
+
+
+def test_when_a_node_served_behind_a_handover_is_not_told_anew() -> None:
+    cluster, primary, chosen, _ = with_clients(1, 0)
+    hand_over(primary, chosen, "promote")
+    cluster.run(lambda: chosen.state == "active")
+    core, heard = chosen.core, chosen.core.handed_over
+    assert heard is not None and heard.active_at is not None
+    cluster.pause(0.1)
+    with unchecked():
+        core.state = RECOVERING
+        core.move("in step")
+    assert core.handed_over == heard, "nobody has handed over since"
+
+
+@pytest.mark.parametrize(("generation", "out"), [(3, True), (2, False), (4, False)])
+def test_who_has_stopped_is_taken_out_by_the_next_primary_alone(generation: int, out: bool) -> None:
+    """A later one finds it ready again."""
+    a, b = Member("a", "a1"), Member("b", "b1")
+    removed: list[Member] = []
+    keeper: Any = SimpleNamespace(
+        record=Record("c", 9, 4, b, (a, b)), remove=lambda member, now: removed.append(member)
+    )
+    take_out_who_stops(keeper, "a", ClientsClosed(generation, 1, 0, 0.0, True), 100.0)
+    assert removed == ([a] if out else [])
 
 
 def test_operators_ask_for_nothing_new_meanwhile() -> None:

@@ -97,6 +97,25 @@ def test_a_joiner_that_is_removed_is_let_go_of() -> None:
     assert list(primary.followers.sessions) == ["b"]
 
 
+def test_one_that_waits_to_be_attached_is_let_go_of_as_well() -> None:
+    """By the number that it has asked with; and every store that is there is refused from then on."""
+    primary = Primary(record_of(nodes_of(A, B, C), A, B))
+    other = Member("c", "c2")
+    del primary.followers.sessions["c"]
+    primary.followers.parked["c"] = Session(other, 8)
+    primary.ask(MemberChange(REMOVE, "c"))
+    primary.stored()
+    ((node, message),) = primary.sent()
+    assert (node, message.session) == ("c", 8) and not primary.followers.parked
+    found = primary.keeper.record.membership
+    assert isinstance(found, Membership) and found.removed == (C, other)
+
+
+def test_names_and_hosts_may_be_so_long() -> None:
+    for change in (MemberChange(ADD, "x" * 100, "h" * 253, 65535), MemberChange(REMOVE, "x")):
+        assert wrong_in(change) is None
+
+
 def test_another_node_is_answered() -> None:
     primary = Primary(record_of(nodes_of(A, B, C), A, B))
     primary.desk.asked("b", MemberAsk(3, 11, REMOVE, "x", "", 0), True, 100.0)

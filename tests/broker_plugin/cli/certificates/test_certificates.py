@@ -245,6 +245,34 @@ def test_what_fails_in_the_middle_leaves_nothing(ca: Path, tmp_path: Path, monke
     assert everything(tmp_path) == before
 
 
+def test_an_authority_whose_certificate_cannot_be_written_leaves_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from broker_plugin.cli.asking import BadArgument
+
+    write = files.write_new
+
+    def fails(path: Path, data: bytes, mode: int) -> None:
+        if path.name == files.AUTHORITY:
+            raise BadArgument(f"cannot write {path}: no room")
+        write(path, data, mode)
+
+    monkeypatch.setattr(files, "write_new", fails)
+    assert "no room" in refused("init", "--dir", tmp_path / "ca", "--cluster", "prod")
+    assert everything(tmp_path) == {}
+    monkeypatch.undo()
+    made("init", "--dir", tmp_path / "ca", "--cluster", "prod")
+
+
+def test_what_cannot_take_its_place_is_not_left_beside_it(tmp_path: Path) -> None:
+    from broker_plugin.cli.asking import BadArgument
+
+    (tmp_path / "certificate.pem").mkdir()
+    with pytest.raises(BadArgument, match="cannot write"):
+        files.replace(tmp_path / "certificate.pem", b"new", 0o644)
+    assert [each.name for each in tmp_path.iterdir()] == ["certificate.pem"]
+
+
 # -- what is refused
 
 
