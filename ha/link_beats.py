@@ -14,8 +14,8 @@ a backup whose loop goes on beats, and has ``prepare_timeout``. One that is froz
 One way may be cut alone. The end that hears nothing says so on the way that is left (``Beat.unheard``) before it closes
 the link: the other end then knows since when it has not been heard, unless it was itself that was busy.
 
-A peer that does not know ``BEATS_FEATURE`` is not judged, nor is one of which nothing has come on this link yet: for
-these the times of before hold.
+A peer that does not know ``BEATS_FEATURE`` is not judged, nor is one that has not beaten on this link yet
+(``a_peer_that_beats_seldom``): for these the times of before hold.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ class LinkBeats:
     def heard(self, peers: Collection[str], now: float) -> None:
         """Bytes have come from these peers."""
         for peer in peers:
-            if BEATS_FEATURE in self._features.get(peer, ()):
+            if peer in self._every:
                 self._heard_at[peer] = now
 
-    def told(self, peer: str, beat: Beat) -> None:
-        """A peer's beat."""
+    def told(self, peer: str, beat: Beat, now: float) -> None:
+        """A peer's beat. Only from the first one on is it known how often the peer beats."""
         self._every[peer] = beat.every / MILLISECONDS
+        self._heard_at[peer] = now
         if beat.unheard:
             self._unheard_by.add(peer)
 

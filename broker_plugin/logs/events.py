@@ -14,6 +14,7 @@ from broker_plugin.logs.http_events import (
     HttpDoorShut,
     HttpDoorUnstarted,
 )
+from broker_plugin.logs.link_events import AddressDiffers, PeerMute, PeerNowhere
 from broker_plugin.logs.passing_events import PassingRefused
 from broker_plugin.logs.tls_events import CertificateExpires, CertificateInForce, CertificateUnread, TlsRefused
 from ha.log_events import LogEvent
@@ -31,14 +32,6 @@ class InvariantsChecked(NamedTuple):
     """Invariants are checked after each turn, as this ``variable`` of the environment asks: the node is slow."""
 
     variable: str
-
-
-class AddressDiffers(NamedTuple):
-    """Other nodes look for ``node`` at ``listed``, as the record says, and its file lets it listen on ``own``."""
-
-    node: str
-    listed: str
-    own: str
 
 
 class NodeFailed(NamedTuple):
@@ -265,13 +258,6 @@ class PeerRefused(NamedTuple):
     unsaid: int = 0
 
 
-class PeerMute(NamedTuple):
-    """A peer takes connections and does not greet within so many seconds."""
-
-    peer: str
-    seconds: float
-
-
 class ReaderRefused(NamedTuple):
     """A connection with a reader of the log is closed, and ``unsaid`` others were since the last line."""
 
@@ -382,6 +368,7 @@ NodeEvent = (
     | UnsupportedAccepted
     | PeerRefused
     | PeerMute
+    | PeerNowhere
     | ReaderRefused
     | ReaderUnanswered
     | LogUnread

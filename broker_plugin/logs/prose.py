@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_plugin.logs import events as node
-from broker_plugin.logs import http_events, passing_events, tls_events
+from broker_plugin.logs import http_events, link_events, passing_events, tls_events
 from broker_plugin.logs.events import Event
 from ha import log_events as core
 from txobserver.ends import END_OF_GENERATIONS
@@ -185,7 +185,7 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     core.TooBusyToStand: _too_busy,
     node.NodeStarted: lambda e: f"started with {e.member} at {e.position}, core {e.core}",
     node.InvariantsChecked: lambda e: f"invariants are checked after each turn ({e.variable}): this node is slow",
-    node.AddressDiffers: lambda e: (
+    link_events.AddressDiffers: lambda e: (
         f"the record has other nodes look for {e.node} at {e.listed}, and this node's file lets it listen on {e.own}: "
         "change the file, or the record with `txha member move`"
     ),
@@ -252,7 +252,8 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     node.LoginsRefused: _logins,
     node.UnsupportedAccepted: lambda e: f"{e.what} for {e.kind} '{e.name}' is accepted and has no effect",
     node.PeerRefused: _peer_refused,
-    node.PeerMute: lambda e: f"{e.peer} does not greet within {e.seconds:g} s; it is dialled anew",
+    link_events.PeerNowhere: lambda e: f"{e.peer} cannot be dialled: no host can be called {e.host!r}; say where it is",
+    link_events.PeerMute: lambda e: f"{e.peer} does not greet within {e.seconds:g} s; it is dialled anew",
     node.ReaderRefused: _reader_refused,
     node.ReaderUnanswered: lambda e: f"a reader cannot be answered{_unsaid(e.unsaid)}: {e.kind}: {e.reason}",
     node.LogUnread: lambda e: e.reason,

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from broker_plugin.node.sources import Named, password_of
-from broker_plugin.node.timing import MOST_PATIENCE, SHORTEST, Section
+from broker_plugin.node.timing import MOST_PATIENCE, SHORTEST, HostName, Section
 from broker_plugin.tls.contexts import Asking
 from broker_plugin.tls.peer_certificate import LoginFrom
 
@@ -22,10 +22,10 @@ def _host(values: dict[str, Any]) -> str:
 class Amqp(Section):
     """Where and how clients connect."""
 
-    host: str = Field("127.0.0.1", min_length=1)
+    host: HostName = "127.0.0.1"
     port: int = Field(5672, ge=1, le=65535)
     plain: bool = True
-    tls_host: str = Field(default_factory=_host, min_length=1, description="that of `amqp.host`")
+    tls_host: HostName = Field(default_factory=_host, description="that of `amqp.host`")
     tls_port: int | None = Field(None, ge=1, le=65535)
     client_certificates: Asking = "ignore"
     certificate_login_from: LoginFrom = "common_name"
@@ -81,6 +81,6 @@ class Amqp(Section):
 class Listener(Section):
     """A listener for clients that cluster calls open and close."""
 
-    host: str = Field("127.0.0.1", min_length=1)
+    host: HostName = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
     tls: bool = False

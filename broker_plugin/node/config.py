@@ -30,7 +30,7 @@ from broker_plugin.node.peer_tls import KEY as PEER_TLS
 from broker_plugin.node.peer_tls import PeerTls, stands_in_for_the_secret
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
-from broker_plugin.node.timing import MOST_SECONDS, Section, Timing, with_default_lease
+from broker_plugin.node.timing import MOST_SECONDS, HostName, Section, Timing, with_default_lease
 from broker_plugin.node.tls_config import Tls, check_tls
 from ha.membership.record import CoordinationError, RecordStore, Served
 from ha.membership.watchdog import Renewals
@@ -58,7 +58,7 @@ MOST_CALLS = 10_000
 class Address(Section):
     """Where this node listens for other nodes and readers of its log, and by what secrets these prove themselves."""
 
-    host: str = Field("127.0.0.1", min_length=1)
+    host: HostName = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
     secret: SecretStr | None = None
     read_secret: SecretStr | None = None
@@ -69,7 +69,7 @@ class PeerNode(Section):
     """Another node of the cluster."""
 
     name: str = Field(min_length=1)
-    host: str = Field("127.0.0.1", min_length=1)
+    host: HostName = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
 
 

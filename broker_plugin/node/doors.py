@@ -16,6 +16,7 @@ from broker_plugin.node.wiring import Parts
 from ha.membership.node_state import ACTIVE
 from ha.messages.greeting import INTRODUCTIONS, INTRODUCTIONS_TLS, Hello
 from ha.messages.proof import LinkSecrets
+from ha.outside import Outside
 
 
 class Doors:
@@ -65,7 +66,7 @@ class Doors:
             return None  # it waits for the next primary
         if core.state == ACTIVE and core.leading and core.leading.primary.point.serving:
             return self._clients.verdict(core.generation)
-        if self._refuse and core.state != ACTIVE:
+        if isinstance(core.role, Outside) or (self._refuse and core.state != ACTIVE):
             return Refuse()
         if (following := core.following) and following.backup.attached:
             greeting = links.greetings.get(following.backup.primary)
@@ -88,8 +89,12 @@ class Doors:
         """At the end of a turn: something may have changed for them."""
         core = self._parts.core
         following = core.following
-        state = (core.state, core.generation, following is not None and following.backup.attached)
+        outside = isinstance(core.role, Outside)
+        state = (core.state, core.generation, following is not None and following.backup.attached, outside)
         if state != self._seen:
             self._seen = state
             for door in list(self._doors):
-                door.look(core.generation)
+                if outside:
+                    door.abort()  # it passes no client on to a cluster that it is no part of
+                else:
+                    door.look(core.generation)

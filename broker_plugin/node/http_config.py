@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from broker_plugin.node.timing import Section
+from broker_plugin.node.timing import HostName, Section
 
 
 class Http(Section):
     """The door for operators, which wants a login, and beside it a port for metrics, which wants none."""
 
-    host: str = Field("127.0.0.1", min_length=1)
+    host: HostName = "127.0.0.1"
     port: int = Field(15672, ge=1, le=65535)
-    metrics_host: str = Field("127.0.0.1", min_length=1)
+    metrics_host: HostName = "127.0.0.1"
     metrics_port: int | None = Field(None, ge=1, le=65535)
     tls: bool = False
     metrics_tls: bool = False

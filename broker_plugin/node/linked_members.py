@@ -7,16 +7,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from broker_plugin.logs.events import AddressDiffers
 from broker_plugin.logs.formats import tell
+from broker_plugin.logs.link_events import AddressDiffers
 from broker_plugin.node.links import Links, PeerAddress
 from ha.core import NodeCore
 from ha.membership.belonging import membership_of, objection_to
-from ha.membership.members import ClusterNode, Membership, shown
+from ha.membership.members import ANY_ADDRESS, ClusterNode, Membership, shown
 
 log = logging.getLogger("txha.links")
-ANY_ADDRESS = ("0.0.0.0", "::", "")
-"""Where a node listens on all addresses: by which one it is found is for the record to say"""
 
 
 class LinkedMembers:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from broker_plugin.guard import Guard, GuardedProtocol
-from broker_plugin.logs.events import PeerMute
 from broker_plugin.logs.formats import tell
+from broker_plugin.logs.link_events import PeerMute, PeerNowhere
 from broker_plugin.node.link_tls import LinkTls
 from broker_plugin.node.peer_alarms import PeerAlarms
 from broker_plugin.node.peer_protocol import Admit, OnReader, PeerProtocol, admit_all
@@ -282,7 +282,10 @@ class Links:
             except asyncio.CancelledError:  # it is no peer any more, or is elsewhere
                 dialled.close()
                 raise
-            except OSError as error:
+            except (OSError, ValueError) as error:  # the second where the system cannot even look for such a host
+                if isinstance(error, ValueError) and not silent:
+                    silent = True
+                    tell(log, logging.WARNING, PeerNowhere(peer.name, peer.host))
                 if isinstance(error, TimeoutError) and not silent:
                     silent = True  # and said once
                     tell(log, logging.WARNING, PeerMute(peer.name, LINKING_SECONDS))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from ha.membership.members import unreadable_host
 from ha.settings import LEAST_BEATS
 
 
@@ -15,6 +16,14 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
 
+def _readable(host: str) -> str:
+    if (wrong := unreadable_host(host)) is not None:
+        raise ValueError(wrong)
+    return host
+
+
+HostName = Annotated[str, Field(min_length=1), AfterValidator(_readable)]
+"""Of a host, or an address: something that can be looked for"""
 SHORTEST = 0.1
 """Seconds. A node looks at its clock every 0.02 s (``shell.TICK``), and later when it is busy. What is to be shorter
 than a few of these steps cannot be kept: every backup would be silent, or no candidate would see a lease end."""

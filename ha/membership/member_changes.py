@@ -18,6 +18,7 @@ from ha.log_events import MembersChanged
 from ha.membership.belonging import membership_of, needed, with_ready_bound
 from ha.membership.members import (
     ADD,
+    ANY_ADDRESS,
     REMOVE,
     ChangeRefused,
     ClusterNode,
@@ -27,7 +28,7 @@ from ha.membership.members import (
     changed,
     shown,
 )
-from ha.membership.record import Record
+from ha.membership.record import Record, changes_of
 from ha.settings import Settings
 from txobserver.ids import Member
 
@@ -79,8 +80,11 @@ class MemberChanges:
             told(str(refused))
             return False
         assert after is not None
-        if after is membership_of(record):
+        if after.number == changes_of(record):  # it is so already, by the record or by the file of the primary
             told(None)
+            return False
+        if (nowhere := next((each.name for each in after.nodes if each.host in ANY_ADDRESS), None)) is not None:
+            told(f"say first where others find {nowhere}, which listens on all addresses: `txha member move`")
             return False
         self._asked, self._sent = _Asked(change, after.number, told), False
         return True

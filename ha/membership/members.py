@@ -29,6 +29,8 @@ MOST_REMOVED = 100
 long as no member has its node's name, and not longer."""
 LONGEST_NAME, LONGEST_HOST = 100, 253
 """Characters of a node's name, and of the name or address of its host"""
+ANY_ADDRESS = ("0.0.0.0", "::", "")
+"""Where a node listens on all addresses: by which one it is found is for the record to say"""
 ADD, REMOVE, MOVE = "add", "remove", "move"
 KINDS = (ADD, REMOVE, MOVE)
 
@@ -102,6 +104,26 @@ def bound(membership: Membership, ready: Collection[Member]) -> Membership:
     return membership if nodes == membership.nodes else msgspec.structs.replace(membership, nodes=nodes)
 
 
+def wrong_host(host: str) -> str | None:
+    """Why others cannot find a node at a host of this name or address, in one sentence; None where they can."""
+    if not 0 < len(host) <= LONGEST_HOST:
+        return f"the host of a node has 1 to {LONGEST_HOST} characters, not {len(host)}"
+    if host in ANY_ADDRESS:
+        return f"{host} stands for all addresses of a host: say by which one others find it"
+    return unreadable_host(host)
+
+
+def unreadable_host(host: str) -> str | None:
+    """Why no host can have this name, in one sentence: a node could not even look for it; None where one can
+    (``host_that_no_resolver_takes``)."""
+    readable = host.isprintable() and not any(each.isspace() for each in host)
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        readable = False
+    return None if readable else f"no host can be called {host!r}: look for a mistake in it"
+
+
 def changed(membership: Membership, change: MemberChange, stores: Iterable[Member]) -> Membership:
     """The membership behind this change. ``stores``: those that are attached now. Raises ChangeRefused.
 
@@ -110,6 +132,8 @@ def changed(membership: Membership, change: MemberChange, stores: Iterable[Membe
     name, there = change.name, membership.find(change.name)
     if change.kind == ADD:
         return _added(membership, change, there)
+    if there is None and change.kind == REMOVE and any(each.node == name for each in membership.removed):
+        return membership
     if there is None:
         listed = ", ".join(each.name for each in membership.nodes)
         raise ChangeRefused(f"there is no member {name}; there are {listed}")

@@ -68,12 +68,12 @@ def may_follow(record: Record, current: Record | None) -> bool:
         return True
     if current.cluster_id not in ("", record.cluster_id) or record.generation < current.generation:
         return False
-    if _changes(record) < _changes(current):  # its writer knows nothing of members, or not of the last change
+    if changes_of(record) < changes_of(current):  # its writer knows nothing of members, or not of the last change
         return False
     return record.generation > current.generation or record.primary == current.primary
 
 
-def _changes(record: Record) -> int:
+def changes_of(record: Record) -> int:
     """How often the members have been changed."""
     return 0 if isinstance(record.membership, msgspec.UnsetType) else record.membership.number
 

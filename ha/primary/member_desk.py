@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ha.effects import Effect, Send
 from ha.membership.belonging import membership_of, objection_to
 from ha.membership.member_changes import Told
-from ha.membership.members import KINDS, LONGEST_HOST, LONGEST_NAME, REMOVE, ClusterNode, MemberChange
+from ha.membership.members import KINDS, LONGEST_NAME, REMOVE, ClusterNode, MemberChange, wrong_host
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.primary.attachments import Attachments
@@ -93,6 +93,8 @@ def wrong_in(change: MemberChange) -> str | None:
         return f"a node's name has 1 to {LONGEST_NAME} characters, not {len(change.name)}"
     if change.kind == REMOVE:
         return None
-    if not 0 < len(change.host) <= LONGEST_HOST:
-        return f"the host of a node has 1 to {LONGEST_HOST} characters, not {len(change.host)}"
+    if not change.name.isprintable():
+        return f"a node's name can be printed, and {change.name!r} cannot"
+    if (wrong := wrong_host(change.host)) is not None:
+        return wrong
     return None if 0 < change.port < 1 << 16 else f"a port is a number from 1 to 65535, not {change.port}"

@@ -170,11 +170,16 @@ def test_one_node_three_and_one_again_under_load(machines: Machines) -> None:
         machines.more_committed()
         assert "is the primary: hand over" in machines.member("remove", "node-1", at="node-2", status=1)
 
+        served = pika.BlockingConnection(machines.url("node-3"))
         machines.member("remove", "node-3", at="node-2")
         wait_until(lambda: "was removed from cluster growing" in machines.log("node-3"), LONG, "its word")
         found = machines.members()
         assert [each["name"] for each in found["members"]] == ["node-1", "node-2"] and found["min_ready"] == 1
         assert machines.status("node-3")["state"] == "joining" and not machines.status("node-3")["ready"]
+        with pytest.raises(pika.exceptions.AMQPError):
+            wait_until(lambda: served.process_data_events(0.05), LONG, "the end of a client of the removed node")
+        with pytest.raises(pika.exceptions.AMQPError):
+            pika.BlockingConnection(machines.url("node-3"))
         machines.more_committed()
         machines.member("add", "node-3", machines.address("node-3"))
         wait_until(lambda: "and its store is refused" in str(machines.status("node-3")), LONG, "its refusal")

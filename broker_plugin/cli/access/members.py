@@ -10,7 +10,7 @@ import typer
 from broker_plugin.cli.access.cluster_asked import Config, ask_cluster
 from broker_plugin.cli.asking import BadArgument, Json, OptionalDir
 from broker_plugin.cli.terminal import say
-from ha.membership.members import ADD, LONGEST_NAME, MOVE, REMOVE, shown
+from ha.membership.members import ADD, LONGEST_NAME, MOVE, REMOVE, shown, wrong_host
 
 app = typer.Typer(help="List, add, remove and move the nodes of the cluster.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The node's name, as its own file says it.")]
@@ -62,6 +62,8 @@ def _change(dir: Any, config: Any, as_json: bool, kind: str, name: str, address:
     """Raises AdminError, BadArgument."""
     if not 0 < len(name) <= LONGEST_NAME:
         raise BadArgument(f"a node's name has 1 to {LONGEST_NAME} characters")
+    if kind != REMOVE and not name.isprintable():
+        raise BadArgument(f"a node's name can be printed, and {name!r} cannot")
     arguments: dict[str, Any] = {"kind": kind, "name": name}
     if kind != REMOVE:
         arguments["host"], arguments["port"] = read_address(address)
@@ -79,6 +81,8 @@ def read_address(text: str) -> tuple[str, int]:
     bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if bracketed else host
     good = bool(separator) and bool(bare) and bracketed == (":" in bare) and not set(bare) & set("[]/@ \t")
+    if good and (wrong := wrong_host(bare)) is not None:
+        raise BadArgument(wrong)
     if not good:
         raise BadArgument(f"an address reads HOST:PORT, with an IPv6 address in brackets, not {text!r}")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):

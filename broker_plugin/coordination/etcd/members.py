@@ -58,8 +58,11 @@ _NO_LEADER = "etcdserver: no leader"
 _TOO_MANY = "etcdserver: too many requests"
 _OLD_TOKEN = ("etcdserver: invalid auth token", "etcdserver: revision of auth store is old")
 """What etcd says of a request that it has not proposed, word for word"""
-_UNREACHED = ("failed to connect to all addresses", "DNS resolution failed")
+_UNREACHED = "failed to connect to all addresses"
+_UNFOUND = ("errors resolving", "DNS resolution failed")
 """What gRPC says of a call that it could not send"""
+_UNHEARD = "Endpoint closing"
+"""What it says in that where it has given up to wait for the other end: of a member that is frozen, or cut off"""
 
 
 class NoAnswer(NamedTuple):
@@ -290,7 +293,11 @@ def judged(error: grpc.RpcError) -> NoAnswer:
         return NoAnswer("is overloaded", made=False)
     if said in _OLD_TOKEN:
         return NoAnswer("has forgotten this login", made=False, lasting=True, old_token=True)
+    if said.startswith(_UNFOUND):
+        return NoAnswer("is not to be found: its name has no address", made=False, broken=True)
     if said.startswith(_UNREACHED):
+        if _UNHEARD in said:
+            return NoAnswer("gives no answer in time", made=False, broken=True)
         tls = any(word in said for word in ("andshake", "SSL", "certificate"))
         return NoAnswer("agrees on no TLS" if tls else "cannot be reached", made=False, broken=True)
     if code in _LASTING:

@@ -257,3 +257,11 @@ def test_what_is_no_table_is_said_without_words_of_python(given: str, flags: dic
     with pytest.raises(ConfigError) as error:
         parse_config(given + TEXT, PATH, flags, {})
     assert str(error.value) == said
+
+
+
+@pytest.mark.parametrize("key", ["peer.host", "amqp.host"])
+@pytest.mark.parametrize("value", ["10..0.0.4", ".a", "a b", "h" * 64])
+def test_a_host_that_no_resolver_takes(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match="no host can be called"):
+        parse_config(TEXT, PATH, {key: value}, {})

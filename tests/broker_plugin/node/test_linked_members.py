@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from broker_plugin.logs.link_events import PeerNowhere
 from broker_plugin.node import linked_members
+from broker_plugin.node import links as links_module
 from broker_plugin.node.linked_members import LinkedMembers
 from broker_plugin.node.links import Links, PeerAddress
 from ha.membership.members import ClusterNode, Membership
@@ -69,6 +71,23 @@ async def test_peers_come_move_and_go_while_the_links_run() -> None:
     await asyncio.sleep(0.2)
     assert a.told[-1] == ("b", False) and b.told[-1] == ("a", False), "and greeted no more"
     for each in (a, b, elsewhere):
+        await each.links.stop()
+
+
+@pytest.mark.parametrize("host", ["10..0.0.4", ".a", "h" * 64, "a\u3002\u3002b", "a\0b"])
+async def test_a_host_that_no_resolver_takes_ends_no_node(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``host_that_no_resolver_takes``: an address with a slip stands in the record, and each node goes on and says so
+    once."""
+    said: list[Any] = []
+    monkeypatch.setattr(links_module, "tell", lambda logger, level, event: said.append(event))
+    monkeypatch.setattr(links_module, "FIRST_DELAY", 0.01)
+    a, b = await Running("a").start(), await Running("b").start()
+    a.links.follow([b.address("b"), PeerAddress("c", host, 5)])
+    b.links.follow([a.address("a")])
+    await until(lambda: a.told == [("b", True)] and said)
+    await asyncio.sleep(0.1)
+    assert said == [PeerNowhere("c", host)] and not any(each.done() for each in a.links._dialers.values())
+    for each in (a, b):
         await each.links.stop()
 
 

@@ -97,7 +97,7 @@ def record_rewritten_without_members(stack: ExitStack) -> None:
         return without
 
     replace(stack, MemberChanges, "carried_by", make)
-    replace(stack, record, "_changes", lambda original: lambda record: 0)
+    replace(stack, record, "changes_of", lambda original: lambda record: 0)
 
 
 @seeded("P10", members=True)

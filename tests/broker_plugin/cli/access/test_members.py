@@ -17,8 +17,12 @@ def test_an_address(text: str, read: tuple[str, int]) -> None:
     assert read_address(text) == read
 
 
+WRONG = ("10..0.0.4:1", ".a:1", "h\n:1", "0.0.0.0:1", "[::]:1", f"{'h' * 64}:1", f"{'h.' * 130}h:1")
+
+
 @pytest.mark.parametrize(
-    "text", ["h", ":1", "h:", "h:x", "h:0", "h:65536", "h:+1", "::1:5801", "[::1]", "[h]:1", "[]:1", "a b:1", "u@h:1"]
+    "text",
+    ["h", ":1", "h:", "h:x", "h:0", "h:65536", "h:+1", "::1:5801", "[::1]", "[h]:1", "[]:1", "a b:1", "u@h:1", *WRONG],
 )
 def test_no_address(text: str) -> None:
     with pytest.raises(BadArgument):
@@ -31,3 +35,8 @@ def test_no_address(text: str) -> None:
 def test_no_name(words: tuple[str, ...]) -> None:
     found = txha_here("member", *words, "--dir", "nowhere")
     assert found.returncode == 2 and "a node's name has 1 to 100 characters" in found.stderr
+
+
+def test_a_name_that_cannot_be_read_is_refused() -> None:
+    found = txha_here("member", "add", "d\nERROR", "h:1", "--dir", "nowhere")
+    assert found.returncode == 2 and "can be printed" in found.stderr and found.stderr.count("\n") == 1

@@ -31,6 +31,7 @@ from txobserver.ids import Member
 A = Member("a", "1")
 FIRST = Record("c", 0, 1, A, (A,))
 LONG = 3600.0
+NOT_FOUND = "is not to be found: its name has no address"
 
 
 def place_at(*members: str, prefix: object = "/txha", options: str = "") -> EtcdPlace:
@@ -163,7 +164,7 @@ class GrpcError(grpc.RpcError):
         ("INVALID_ARGUMENT", "etcdserver: revision of auth store is old", "has forgotten this login", False, True),
         ("UNAVAILABLE", "failed to connect to all addresses; last error: x", "cannot be reached", False, False),
         ("UNAVAILABLE", "failed to connect to all addresses; Ssl handshake", "agrees on no TLS", False, False),
-        ("UNAVAILABLE", "DNS resolution failed for h", "cannot be reached", False, False),
+        ("UNAVAILABLE", "DNS resolution failed for h", NOT_FOUND, False, False),
         ("PERMISSION_DENIED", "etcdserver: permission denied", "refuses: permission denied", False, True),
         (
             "RESOURCE_EXHAUSTED",
@@ -179,6 +180,14 @@ class GrpcError(grpc.RpcError):
             "etcdserver: request timed out, possibly due to previous leader failure",
             "has failed: request timed out, possibly due to previous leader failure",
             True,
+            False,
+        ),
+        ("UNAVAILABLE", "errors resolving nohost:2379: [Domain name not found]", NOT_FOUND, False, False),
+        (
+            "UNAVAILABLE",
+            "failed to connect to all addresses; last error: UNAVAILABLE: Handshake read failed (Endpoint closing)",
+            "gives no answer in time",
+            False,
             False,
         ),
         ("UNAVAILABLE", "a proxy found no leader", "has ended the connection", True, False),
