@@ -87,7 +87,7 @@ def recovering_primary_serves(stack: ExitStack) -> None:
     replace(stack, Primary, "in_step", lambda original: property(lambda self: True))
 
 
-@seeded("P6", first=1)
+@seeded("P6", first=8)
 def resync_while_in_ready_set(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def join(self: Joins, node: str, join: Any, log_first: int, now: float) -> None:
@@ -113,7 +113,7 @@ def in_step_by_sequence_only(stack: ExitStack) -> None:
     )
 
 
-@seeded("P9", first=10)
+@seeded("P9", first=20)
 def tracker_cleared_early(stack: ExitStack) -> None:
     replace(stack, TxTrackers, "track", lambda original: lambda self, tx, queues, prepared: None)
 

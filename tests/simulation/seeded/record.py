@@ -26,7 +26,7 @@ def an_older_record_is_gone_by(stack: ExitStack) -> None:
     replace(stack, RecordGate, "admits", lambda original: lambda self, record, known: True)
 
 
-@seeded("P2", "P6", "P9", "P10", "P11", first=75)
+@seeded("P2", "P6", "P9", "P10", "P11", first=86)
 def accept_data_loss_races_a_new_primary(stack: ExitStack) -> None:
     """What an operator accepted for one version of the record is taken for accepted for whatever version stands."""
 
@@ -65,7 +65,7 @@ def an_empty_node_founds_anew(stack: ExitStack) -> None:
     replace(stack, NodeCore, "on_record", on_record)
 
 
-@seeded("P6", "P7", first=231)
+@seeded("P6", "P7", first=242)
 def a_clock_jump_forgets_outcomes(stack: ExitStack) -> None:
     """Outcomes age by whatever the times in decisions differ."""
 

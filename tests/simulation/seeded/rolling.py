@@ -13,7 +13,7 @@ from ha.primary.joins import Joins
 from tests.simulation.seeded.planting import replace, seeded
 
 
-@seeded("P12", rolling=True)
+@seeded("P12", rolling=True, first=4)
 def no_node_lacks_a_feature(stack: ExitStack) -> None:
     """A feature is used while a follower does not name it."""
     replace(stack, Attachments, "lacking", lambda original: lambda self, feature: [])

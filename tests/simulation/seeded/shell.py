@@ -50,7 +50,7 @@ def ready_before_the_snapshot_is_durable(stack: ExitStack) -> None:
     replace(stack, Replica, "whole", lambda original: property(lambda self: not self.resyncing))
 
 
-@seeded("P10", first=164)
+@seeded("P10", first=335)
 def stale_answers_of_a_primary_that_woke_up(stack: ExitStack) -> None:
     replace(stack, Shell, "look_at_clock", lambda original: lambda self: None)
 

@@ -62,7 +62,7 @@ def no_common_version_is_needed(stack: ExitStack) -> None:
     stack.enter_context(patch.object(peer_protocol, "agreed", agreed))
 
 
-@seeded("P12", first=10, mixed=True)
+@seeded("P12", first=12, mixed=True)
 def the_first_greeting_counts_for_ever(stack: ExitStack) -> None:
     """What a node knew when it was first linked: it may have been set back since, or upgraded."""
 
