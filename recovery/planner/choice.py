@@ -10,6 +10,10 @@ of a later generation held everything acknowledged before it began. So if no sto
 set, nothing acknowledged is. If one is, that is not known: it may have been the only member in the end, and have
 acknowledged alone (``older_record_restored``). Then an operator says of each such node that its loss is accepted.
 
+Files do not list a node that was added by a change of the members: only the record does. So where the flag ``members``
+is raised and the record is lost, there may be such a node, and it may have acknowledged alone
+(``grown_by_changes_of_the_members_and_the_record_lost``).
+
 An older copy of the record lists members that have been removed since. It is none where a store contradicts it: by a
 later generation, by an identity that it does not know, or by something that passed the commit point and that one of
 its members lacks. A copy that no store contradicts cannot be told from the record.
@@ -43,8 +47,9 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     ``by_itself``: it is promoted without anything being done. ``trusted``: the record is intact, and no store
     contradicts it. ``missing``: the nodes whose stores are lost, and may alone have held what was acknowledged;
-    ``unknown``: that may be true of nodes that were not named. ``between``: the nodes whose stores exclude each
-    other, if any do, the one with the greatest position first; ``picked``: an operator has said which of them counts.
+    ``unknown``: that may be true of nodes that were not named. ``asks``: a sentence on why an operator has to accept
+    more than what those held, empty if not. ``between``: the nodes whose stores exclude each other, if any do, the one
+    with the greatest position first; ``picked``: an operator has said which of them counts.
     """
 
     chosen: SurveyedStore | None
@@ -54,6 +59,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     missing: tuple[str, ...] = ()
     unknown: bool = False
+    asks: str = ""
     between: tuple[str, ...] = ()
     picked: bool = False
 
@@ -72,26 +78,20 @@ def choose(site: Site) -> Choice:
         reasons.append(_among_ready(chosen, ready))
         return Choice(chosen=chosen, sure=True, by_itself=True, trusted=True, reasons=tuple(reasons))
     rivals = [store for store in _ours(site) if chosen.lacks(store) and not _given_up(store.applied, chosen, record)]
-    unknown = False
+    unknown, asks = False, ""
     if trusted and record is not None:
         members = ", ".join(str(member) for member in record.ready)
         reasons.append(f"no member of the ready set ({members}) has its store any more")
         missing = {member.node for member in record.ready}
     else:
-        missing, unknown = _may_have_been_ready(site), site.nodes is None
+        asks = _who_is_unknown(site)
+        missing, unknown = _may_have_been_ready(site), bool(asks)
         if not missing and not unknown:
             reasons.append("every node's store is there, so one of them is a member of the last ready set")
     reasons += [_lacks(chosen, store) for store in rivals]
     missing |= {store.node for store in rivals if store.condition is not StoreCondition.WHOLE}
     if not (trusted and record is not None) and (missing or unknown):
-        who = ", ".join(sorted(missing)) or "a node that was not given"
-        reasons.append(f"whether only {who} held what was acknowledged last cannot be known")
-        reasons += [
-            f"the store of {store.node} was made by `txha rebuild`, and no primary has given it anything since: what "
-            "the one before it held is not in it"
-            for store in whole
-            if store.rebuilt
-        ]
+        reasons += [*_cannot_be_known(missing, whole), *filter(None, [asks])]
     between = _between(chosen, rivals)
     picked = next((store for store in between if store.node == site.picked), None)
     reasons.append(_greatest(chosen, whole, "of all whole stores"))
@@ -105,6 +105,7 @@ def choose(site: Site) -> Choice:
         reasons=tuple(reasons),
         missing=tuple(sorted(missing)),
         unknown=unknown,
+        asks=asks,
         between=tuple(store.node for store in between),
         picked=picked is not None,
     )
@@ -193,6 +194,32 @@ def _lacks(chosen: SurveyedStore, rival: SurveyedStore) -> str:
         f"{chosen.node}'s log lacks something that {rival.node}'s checkpoint holds, up to {rival.applied}: it had "
         "passed the commit point, so it may have been acknowledged"
     )
+
+
+def _cannot_be_known(missing: set[str], whole: Sequence[SurveyedStore]) -> list[str]:
+    who = ", ".join(sorted(missing)) or "a node that was not given"
+    return [f"whether only {who} held what was acknowledged last cannot be known"] + [
+        f"the store of {store.node} was made by `txha rebuild`, and no primary has given it anything since: what "
+        "the one before it held is not in it"
+        for store in whole
+        if store.rebuilt
+    ]
+
+
+def _who_is_unknown(site: Site) -> str:
+    """Why there may be nodes that nothing names, and what to do, in a sentence; empty if there are none."""
+    if site.nodes is None:
+        return (
+            "a node that was not given may have held what was acknowledged: give the directories of all nodes with "
+            "their node.toml, or accept the loss with --accept-data-loss"
+        )
+    if any(store.may_change_members for store in _ours(site)):
+        return (
+            "a node that was not given may have held what was acknowledged: the flag `members` is raised, so nodes may "
+            "have been added that no file lists, and only the record said which; give the directories of all nodes, "
+            "and say with --accept-data-loss that no other counts"
+        )
+    return ""
 
 
 def _may_have_been_ready(site: Site) -> set[str]:

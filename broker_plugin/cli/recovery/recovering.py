@@ -62,7 +62,7 @@ class Accepted:
         """Why the plan must not be carried out, in a sentence. Raises BadArgument for what has no effect."""
         if needless := sorted(self.nodes - set(choice.missing)):
             raise BadArgument(f"--accept-missing {needless[0]}: the plan asks for no such consent, leave it out")
-        if self.unnamed and not choice.unknown:
+        if self.unnamed and not choice.asks:
             raise BadArgument("--accept-data-loss is for a cluster whose nodes are not all known; see --accept-missing")
         if missing := [node for node in choice.missing if node not in self.nodes]:
             words = " ".join(f"--accept-missing {node}" for node in missing)
@@ -76,12 +76,7 @@ class Accepted:
                 f"the stores of {' and '.join(choice.between)} exclude each other, and each may hold what was "
                 f"acknowledged: say which one counts with {words}"
             )
-        if choice.unknown and not self.unnamed:
-            return (
-                "a node that was not given may have held what was acknowledged: give the directories of all nodes with "
-                "their node.toml, or accept the loss with --accept-data-loss"
-            )
-        return None
+        return choice.asks if choice.asks and not self.unnamed else None
 
 
 def run(given: Given, apply: bool, accepted: Accepted, as_json: bool, deep: bool = False) -> int:
