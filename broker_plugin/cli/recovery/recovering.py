@@ -42,7 +42,8 @@ from txobserver.xid import Xid
 
 @dataclass(frozen=True)
 class Accepted:
-    """The losses that an operator accepts: what only the stores of ``nodes`` held; ``unnamed``: and who else may be.
+    """The losses that an operator accepts: what only the stores of ``nodes`` held; ``unnamed``: and who else may be,
+    or the members where the store is that of none.
 
     ``chosen``: of stores that exclude each other, this node's counts; what only the others hold is lost.
     """
@@ -63,7 +64,12 @@ class Accepted:
         if needless := sorted(self.nodes - set(choice.missing)):
             raise BadArgument(f"--accept-missing {needless[0]}: the plan asks for no such consent, leave it out")
         if self.unnamed and not choice.asks:
-            raise BadArgument("--accept-data-loss is for a cluster whose nodes are not all known; see --accept-missing")
+            raise BadArgument(
+                "--accept-data-loss is for a cluster whose nodes are not all known, or of whose members no store is "
+                "left; see --accept-missing"
+            )
+        if choice.asks and not self.unnamed:
+            return choice.asks
         if missing := [node for node in choice.missing if node not in self.nodes]:
             words = " ".join(f"--accept-missing {node}" for node in missing)
             return (
@@ -76,7 +82,7 @@ class Accepted:
                 f"the stores of {' and '.join(choice.between)} exclude each other, and each may hold what was "
                 f"acknowledged: say which one counts with {words}"
             )
-        return choice.asks if choice.asks and not self.unnamed else None
+        return None
 
 
 def run(given: Given, apply: bool, accepted: Accepted, as_json: bool, deep: bool = False) -> int:

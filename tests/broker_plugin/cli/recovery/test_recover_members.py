@@ -13,11 +13,14 @@ from msgspec.msgpack import encode
 from broker_plugin.cli.recovery.crashed import Given
 from broker_plugin.cli.recovery.recovering import Accepted, run
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.belonging import objection_to
+from ha.membership.members import ClusterNode, Membership
 from ha.membership.record import Record
 from tests.recovery.planner.stores import beginning, make_store
 from txobserver.actions import FLAG, MEMBERS_FLAG, RaiseFlag
 from txobserver.calls import CallRecord, call_step
 from txobserver.events import Event
+from txobserver.ids import Member
 
 NOTHING, DATA_LOSS = Accepted(), Accepted(unnamed=True)
 
@@ -87,3 +90,24 @@ def test_a_store_that_is_read_in_part_tells_of_the_flag(tmp_path: Path, capsys: 
     (given / "state" / "data.mdb").unlink()
     _, found = recover(tmp_path, capsys)
     assert found["promote"] == "c" and any("the flag `members` is raised" in reason for reason in found["reasons"])
+
+
+def test_the_store_of_a_removed_node_is_taken_by_an_explicit_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """b was removed, then the disk of a was lost."""
+    (a, b), record = (Member(name, "incarnation") for name in "ab"), tmp_path / "coordination.sqlite"
+    make_store(tmp_path / "b", [(1, [*beginning(3), flag(MEMBERS_FLAG)])], 6)
+    (tmp_path / "b" / "node.toml").write_text(f'name = "b"\ncoordination = "{record}"\n')
+    membership = Membership(2, (ClusterNode("a", "h", 1, True, "incarnation"),), (b,))
+    store = SqliteCoordination(record, "cluster", create=True)
+    store.compare_and_set(0, Record("cluster", 1, 1, a, (a,), membership=membership))
+    store.close()
+    for accepted, word in ((NOTHING, "--accept-data-loss"), (DATA_LOSS, "--accept-missing a")):
+        status, found = recover(tmp_path, capsys, accepted, apply=True)
+        assert status == 1 and word in found["refused"]
+        assert record_in(tmp_path) == Record("cluster", 1, 1, a, (a,), membership=membership)
+    status, found = recover(tmp_path, capsys, Accepted(frozenset("a"), unnamed=True), apply=True)
+    made = record_in(tmp_path)
+    assert status == 1 and "refused" not in found and made is not None and made.ready == (b,)
+    assert objection_to(made, b) is None
