@@ -124,6 +124,17 @@ def unreadable_host(host: str) -> str | None:
     return None if readable else f"no host can be called {host!r}: look for a mistake in it"
 
 
+def readmitted(membership: Membership, member: Member) -> Membership:
+    """The membership behind a change by which this store counts again, and its node is a member.
+
+    Where others find the node is not known if it was none: its address is empty until it is moved.
+    """
+    there = membership.find(member.node)
+    nodes = membership.nodes if there is not None else (*membership.nodes, ClusterNode(member.node, "", 0))
+    removed = tuple(each for each in membership.removed if each != member)
+    return Membership(membership.number + 1, nodes, removed)
+
+
 def changed(membership: Membership, change: MemberChange, stores: Iterable[Member]) -> Membership:
     """The membership behind this change. ``stores``: those that are attached now. Raises ChangeRefused.
 

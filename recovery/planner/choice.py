@@ -10,6 +10,15 @@ of a later generation held everything acknowledged before it began. So if no sto
 set, nothing acknowledged is. If one is, that is not known: it may have been the only member in the end, and have
 acknowledged alone (``older_record_restored``). Then an operator says of each such node that its loss is accepted.
 
+Files do not list a node that was added by a change of the members: only the record does. So where the flag ``members``
+is raised and the record is lost, there may be such a node, and it may have acknowledged alone
+(``grown_by_changes_of_the_members_and_the_record_lost``).
+
+A record that can be trusted says which stores do not count any more: those of removed nodes, which may lack what was
+committed since. None of them is chosen while there is another one. Where an operator takes one all the same, its node
+is a member again in the record that is written: it would stay outside for ever
+(``the_only_store_left_is_that_of_a_removed_node``).
+
 An older copy of the record lists members that have been removed since. It is none where a store contradicts it: by a
 later generation, by an identity that it does not know, or by something that passed the commit point and that one of
 its members lacks. A copy that no store contradicts cannot be told from the record.
@@ -25,7 +34,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ha.membership.belonging import with_ready_bound
+from ha.membership.belonging import membership_of, objection_to, with_ready_bound
+from ha.membership.members import readmitted
 from ha.membership.record import Record
 from recovery.planner.facts import RecordState, Site, StoreCondition, SurveyedStore, ToldClient
 from txobserver.ids import Position
@@ -43,8 +53,9 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     ``by_itself``: it is promoted without anything being done. ``trusted``: the record is intact, and no store
     contradicts it. ``missing``: the nodes whose stores are lost, and may alone have held what was acknowledged;
-    ``unknown``: that may be true of nodes that were not named. ``between``: the nodes whose stores exclude each
-    other, if any do, the one with the greatest position first; ``picked``: an operator has said which of them counts.
+    ``unknown``: that may be true of nodes that were not named. ``asks``: a sentence on why an operator has to accept
+    more than what those held, empty if not. ``between``: the nodes whose stores exclude each other, if any do, the one
+    that is promoted if none is named first; ``picked``: an operator has said which of them counts.
     """
 
     chosen: SurveyedStore | None
@@ -54,6 +65,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     missing: tuple[str, ...] = ()
     unknown: bool = False
+    asks: str = ""
     between: tuple[str, ...] = ()
     picked: bool = False
 
@@ -67,36 +79,34 @@ def choose(site: Site) -> Choice:
     ready = [store for store in whole if trusted and record is not None and store.member in record.ready]
     if not whole:
         return Choice(chosen=None, sure=False, by_itself=False, trusted=trusted, reasons=(*reasons, _why_none(site)))
-    chosen = max(ready or whole, key=lambda store: (store.tail, store.node))
+    counting = [store for store in whole if not (trusted and _outside(store, record))] or whole
+    chosen = max(ready or counting, key=lambda store: (store.tail, store.node))
     if ready:
         reasons.append(_among_ready(chosen, ready))
         return Choice(chosen=chosen, sure=True, by_itself=True, trusted=True, reasons=tuple(reasons))
     rivals = [store for store in _ours(site) if chosen.lacks(store) and not _given_up(store.applied, chosen, record)]
-    unknown = False
+    unknown, asks = False, ""
     if trusted and record is not None:
         members = ", ".join(str(member) for member in record.ready)
         reasons.append(f"no member of the ready set ({members}) has its store any more")
         missing = {member.node for member in record.ready}
     else:
-        missing, unknown = _may_have_been_ready(site), site.nodes is None
+        asks = _who_is_unknown(site)
+        missing, unknown = _may_have_been_ready(site), bool(asks)
         if not missing and not unknown:
             reasons.append("every node's store is there, so one of them is a member of the last ready set")
     reasons += [_lacks(chosen, store) for store in rivals]
     missing |= {store.node for store in rivals if store.condition is not StoreCondition.WHOLE}
     if not (trusted and record is not None) and (missing or unknown):
-        who = ", ".join(sorted(missing)) or "a node that was not given"
-        reasons.append(f"whether only {who} held what was acknowledged last cannot be known")
-        reasons += [
-            f"the store of {store.node} was made by `txha rebuild`, and no primary has given it anything since: what "
-            "the one before it held is not in it"
-            for store in whole
-            if store.rebuilt
-        ]
+        reasons += [*_cannot_be_known(missing, whole), *filter(None, [asks])]
     between = _between(chosen, rivals)
     picked = next((store for store in between if store.node == site.picked), None)
-    reasons.append(_greatest(chosen, whole, "of all whole stores"))
+    reasons.append(_greatest(chosen, counting, f"of all whole stores{' of members' if counting != whole else ''}"))
     if picked is not None:
         reasons.append(f"an operator has said that the store of {picked.node} counts")
+    if trusted and (outside := _outside(picked or chosen, record)):
+        asks = outside
+        reasons.append(asks)
     return Choice(
         chosen=picked or chosen,
         sure=not missing and not unknown and not between,
@@ -105,6 +115,7 @@ def choose(site: Site) -> Choice:
         reasons=tuple(reasons),
         missing=tuple(sorted(missing)),
         unknown=unknown,
+        asks=asks,
         between=tuple(store.node for store in between),
         picked=picked is not None,
     )
@@ -137,6 +148,8 @@ def record_for(chosen: SurveyedStore, choice: Choice, site: Site) -> Record:
     has accepted it. Which losses were accepted before stood in the last record. If that is gone, an acceptance that
     came about was for a generation that stands in the chosen store's stream, so for none above its last one
     (``an_accepted_loss_is_forgotten_with_the_record``). It covers nothing here: no store is overwritten by it.
+
+    A store that the last record does not count belongs to a member from then on: its node could not lead else.
     """
     record = site.record
     known = [store.tail.generation for store in _ours(site)]
@@ -146,6 +159,9 @@ def record_for(chosen: SurveyedStore, choice: Choice, site: Site) -> Record:
     assert chosen.member is not None
     version = record.version if record else 0
     ready = (chosen.member,)
+    membership = membership_of(record)
+    if record is not None and membership is not None and objection_to(record, chosen.member) is not None:
+        record = msgspec.structs.replace(record, membership=readmitted(membership, chosen.member))
     found = Record(
         site.cluster,
         version + 1,
@@ -164,6 +180,20 @@ def record_for(chosen: SurveyedStore, choice: Choice, site: Site) -> Record:
 
 def _ours(site: Site) -> Sequence[SurveyedStore]:
     return [store for store in site.stores if store.condition is not StoreCondition.FOREIGN]
+
+
+def _outside(store: SurveyedStore, record: Record | None) -> str:
+    """Why this store does not count by the record, and what to do, in a sentence; empty if it does."""
+    membership = membership_of(record)
+    if record is None or membership is None or store.member is None or objection_to(record, store.member) is None:
+        return ""
+    removed = f"the store of {store.node} was removed from the cluster"
+    why = removed if store.member in membership.removed else f"{store.node} is no member of the cluster"
+    move = f", and say where it is with `txha member move {store.node} HOST:PORT`"
+    return (
+        f"{why}, and may lack what was committed since: bring the store of a member back, or take this one, and make "
+        f"its node a member again, with --accept-data-loss{'' if membership.find(store.node) else move}"
+    )
 
 
 def _given_up(position: Position, chosen: SurveyedStore, record: Record | None) -> bool:
@@ -193,6 +223,32 @@ def _lacks(chosen: SurveyedStore, rival: SurveyedStore) -> str:
         f"{chosen.node}'s log lacks something that {rival.node}'s checkpoint holds, up to {rival.applied}: it had "
         "passed the commit point, so it may have been acknowledged"
     )
+
+
+def _cannot_be_known(missing: set[str], whole: Sequence[SurveyedStore]) -> list[str]:
+    who = ", ".join(sorted(missing)) or "a node that was not given"
+    return [f"whether only {who} held what was acknowledged last cannot be known"] + [
+        f"the store of {store.node} was made by `txha rebuild`, and no primary has given it anything since: what "
+        "the one before it held is not in it"
+        for store in whole
+        if store.rebuilt
+    ]
+
+
+def _who_is_unknown(site: Site) -> str:
+    """Why there may be nodes that nothing names, and what to do, in a sentence; empty if there are none."""
+    if site.nodes is None:
+        return (
+            "a node that was not given may have held what was acknowledged: give the directories of all nodes with "
+            "their node.toml, or accept the loss with --accept-data-loss"
+        )
+    if any(store.may_change_members for store in _ours(site)):
+        return (
+            "a node that was not given may have held what was acknowledged: the flag `members` is raised, so nodes may "
+            "have been added that no file lists, and only the record said which; give the directories of all nodes, "
+            "and say with --accept-data-loss that no other counts"
+        )
+    return ""
 
 
 def _may_have_been_ready(site: Site) -> set[str]:

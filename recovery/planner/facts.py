@@ -56,6 +56,8 @@ class SurveyedStore(msgspec.Struct, frozen=True, kw_only=True):
     """The first and the last event of the log that was not read: its checkpoint stands behind them"""
     rotten: str = ""
     """A sentence on damage in that part of the log, without which the node starts"""
+    may_change_members: bool = False
+    """The flag `members` is raised in what it holds: from then on nodes may have been added that no file lists"""
 
     def holds(self, position: Position) -> bool:
         """Whether this event is in what the store leads to.

@@ -16,6 +16,9 @@ from recovery.store.identity import Identity, read_identity
 from recovery.store.lmdb_state import LmdbState, check
 from recovery.store.log import Log
 from recovery.store.segment import SegmentInfo, read_header, segment_firsts, segment_path
+from txobserver.actions import FLAG, MEMBERS_FLAG
+from txobserver.calls import CALL, CallRecord
+from txobserver.events import Configure
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Member, Position
 from txobserver.ports.store import Loaded, StoreDamaged, StoreError
@@ -154,6 +157,7 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
         fault = fault or str(error)
     applied = loaded.meta.applied if loaded else Position(0, 0)
     history = list(loaded.meta.history) if loaded else []
+    raised = loaded is not None and MEMBERS_FLAG in loaded.meta.calls.names_of(FLAG)
     if loaded is not None and loaded.meta.resyncing and not fault:
         facts = SurveyedStore(
             node=node,
@@ -163,6 +167,7 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
             tail=applied,
             applied=applied,
             history=tuple(history),
+            may_change_members=raised,
         )
         return Surveyed(facts, directory, loaded)
     tail, complete = applied, True
@@ -172,6 +177,7 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
             if not history or frame.generation > history[-1].generation:
                 history.append(Position(frame.generation, frame.first))
             tail = frame.position
+            raised = raised or _raises_members_flag(frame)
     except StoreDamaged as error:
         fault, complete = fault or str(error), False
     facts = SurveyedStore(
@@ -184,8 +190,21 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
         history=tuple(history),
         complete=complete and (loaded is not None or tail.sequence > 0),
         log_alone=bool(state_fault) and complete and tail.sequence > 0 and segment_firsts(directory / "log")[:1] == [1],
+        may_change_members=raised,
     )
     return Surveyed(facts, directory, loaded)
+
+
+def _raises_members_flag(frame: Frame) -> bool:
+    """Few frames hold a call, and no other is decoded. One of a later version is refused when its store is read."""
+    if CALL.encode() not in frame.data:
+        return False
+    try:
+        steps = [each for each in frame.events() if isinstance(each, Configure) and each.operation == CALL]
+        flags = [msgspec.msgpack.decode(each.arguments, type=CallRecord) for each in steps if each.name == FLAG]
+    except ValueError:
+        return False
+    return any(each.name == MEMBERS_FLAG for each in flags)
 
 
 def _load(state: Path) -> tuple[Loaded, bool]:

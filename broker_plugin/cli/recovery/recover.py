@@ -20,7 +20,11 @@ AcceptMissing = Annotated[
     typer.Option("--accept-missing", help="Go on without what only this node's store held. May be repeated."),
 ]
 AcceptDataLoss = Annotated[
-    bool, typer.Option("--accept-data-loss", help="Go on though it is not known which nodes the cluster has.")
+    bool,
+    typer.Option(
+        "--accept-data-loss",
+        help="Go on though it is not known which nodes the cluster has, or only the store of no member is left.",
+    ),
 ]
 Deep = Annotated[
     bool, typer.Option("--deep", help="Read all of every log, also what a node does not read when it starts.")

@@ -42,7 +42,8 @@ from txobserver.xid import Xid
 
 @dataclass(frozen=True)
 class Accepted:
-    """The losses that an operator accepts: what only the stores of ``nodes`` held; ``unnamed``: and who else may be.
+    """The losses that an operator accepts: what only the stores of ``nodes`` held; ``unnamed``: and who else may be,
+    or the members where the store is that of none.
 
     ``chosen``: of stores that exclude each other, this node's counts; what only the others hold is lost.
     """
@@ -62,8 +63,13 @@ class Accepted:
         """Why the plan must not be carried out, in a sentence. Raises BadArgument for what has no effect."""
         if needless := sorted(self.nodes - set(choice.missing)):
             raise BadArgument(f"--accept-missing {needless[0]}: the plan asks for no such consent, leave it out")
-        if self.unnamed and not choice.unknown:
-            raise BadArgument("--accept-data-loss is for a cluster whose nodes are not all known; see --accept-missing")
+        if self.unnamed and not choice.asks:
+            raise BadArgument(
+                "--accept-data-loss is for a cluster whose nodes are not all known, or of whose members no store is "
+                "left; see --accept-missing"
+            )
+        if choice.asks and not self.unnamed:
+            return choice.asks
         if missing := [node for node in choice.missing if node not in self.nodes]:
             words = " ".join(f"--accept-missing {node}" for node in missing)
             return (
@@ -75,11 +81,6 @@ class Accepted:
             return (
                 f"the stores of {' and '.join(choice.between)} exclude each other, and each may hold what was "
                 f"acknowledged: say which one counts with {words}"
-            )
-        if choice.unknown and not self.unnamed:
-            return (
-                "a node that was not given may have held what was acknowledged: give the directories of all nodes with "
-                "their node.toml, or accept the loss with --accept-data-loss"
             )
         return None
 
