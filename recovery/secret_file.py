@@ -79,9 +79,11 @@ def make_link_secret(path: Path) -> bool:
 def read_bytes(path: Path, most: int = -1, private: bool = False) -> bytes:
     """What stands in this file, of which ``most`` bytes are read, -1 for all; ``private``: others may not use it.
 
-    Raises SecretFileError.
+    Raises SecretFileError, also of a pipe: whoever opens one waits for a writer.
     """
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):
+            raise SecretFileError(f"{path} is a pipe: write what comes from it into a file first")
         with path.open("rb") as file:
             if private:
                 refuse_others(path, os.fstat(file.fileno()).st_mode)

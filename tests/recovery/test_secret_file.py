@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ha.messages.proof import SHORTEST_SECRET
-from recovery.secret_file import SecretFileError, make_link_secret, read_link_secrets
+from recovery.secret_file import SecretFileError, make_link_secret, read_bytes, read_link_secrets
 
 ONE, TWO = "1" * SHORTEST_SECRET, "2" * SHORTEST_SECRET
 
@@ -92,3 +92,10 @@ def test_a_longer_file_is_refused_and_not_cut(tmp_path: Path, more: int) -> None
             read_link_secrets(given)
     else:
         assert read_link_secrets(given) == (b"x" * 65536,)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """A certificate that is one would hang the start of a node without a word."""
+    os.mkfifo(tmp_path / "certificate.pem")
+    with pytest.raises(SecretFileError, match="is a pipe"):
+        read_bytes(tmp_path / "certificate.pem")
