@@ -362,6 +362,7 @@ class NodeCore(Node):
         self.generation = max(self.generation, record.generation)
         current = self.following
         if (why := objection_to(record, self.member)) is not None:
+            self.relay.members.left(self.member.node)
             self.role.detached(retry_at_once=True)
             if not (isinstance(self.role, Outside) and self.role.why == why):
                 self.role = Outside(self, why)

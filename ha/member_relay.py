@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ha.effects import Effect, Send
 from ha.membership.member_changes import UNKNOWN, Told
-from ha.membership.members import MemberChange
+from ha.membership.members import REMOVE, MemberChange
 from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.refusals import NO_PRIMARY
 from txobserver.actions import MEMBERS_FLAG
@@ -21,7 +21,7 @@ class MemberRelay:
     def __init__(self, emit: Callable[[Effect], None], first: int) -> None:
         self._emit = emit
         self._last = first
-        self._waiting: dict[int, Told] = {}
+        self._waiting: dict[int, tuple[MemberChange, Told]] = {}
 
     def ask(self, primary: str, features: frozenset[str], generation: int, change: MemberChange, told: Told) -> None:
         """Ask the primary, another node with which these features are common; "" where none is known.
@@ -34,16 +34,23 @@ class MemberRelay:
             told(f"{primary}, the primary, knows nothing of members in the record: upgrade it first")
         else:
             self._last += 1
-            self._waiting[self._last] = told
+            self._waiting[self._last] = change, told
             self._emit(Send(primary, MemberAsk(generation, self._last, *change)))
 
     def answered(self, message: MemberTold) -> None:
         """The primary has answered."""
-        if (told := self._waiting.pop(message.number, None)) is not None:
-            told(message.error)
+        if (asked := self._waiting.pop(message.number, None)) is not None:
+            asked[1](message.error)
+
+    def left(self, name: str) -> None:
+        """This node, of that name, is no member any more, as the record says: who has asked for that here hears it."""
+        for number, (change, told) in list(self._waiting.items()):
+            if change.kind == REMOVE and change.name == name:
+                del self._waiting[number]
+                told(None)
 
     def lost(self) -> None:
         """The attachment, or the role, has ended: no more answers come."""
         waiting, self._waiting = self._waiting, {}
-        for told in waiting.values():
+        for _, told in waiting.values():
             told(UNKNOWN)

@@ -152,3 +152,11 @@ def test_a_change_that_a_node_of_a_later_generation_asks_for_is_not_taken(cluste
     core = cluster.primary.core
     core.on_message("b", MemberAsk(core.generation + 1, 9, REMOVE, "c", "", 0))
     assert core.leading is not None and not core.leading.keeper.members.wanted
+
+
+def test_a_node_asked_for_its_own_removal_says_that_it_was_removed(cluster: MembersCluster) -> None:
+    """The primary ends its attachment in that very turn, and the answer may come behind that, or not at all."""
+    _, c = backups_of(cluster)
+    cluster.lose = lambda source, target, message: target == "c" and isinstance(message, MemberTold)
+    assert cluster.changed(c, REMOVE, "c") is None
+    assert isinstance(c.core.role, Outside) and cluster.membership.find("c") is None
