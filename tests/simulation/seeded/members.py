@@ -42,7 +42,7 @@ def removed_store_comes_back_under_its_name(stack: ExitStack) -> None:
     replace(stack, member_changes, "changed", make)
 
 
-@seeded("P2", members=True)
+@seeded("P2", members=True, first=77)
 def min_ready_does_not_follow(stack: ExitStack) -> None:
     """It stays what the primary's file says."""
     replace(stack, roles, "needed", lambda original: lambda record, settings: settings.min_ready)
@@ -106,7 +106,7 @@ def removed_joiner_stays_attached(stack: ExitStack) -> None:
     replace(stack, MemberDesk, "let_go", lambda original: lambda self, now: None)
 
 
-@seeded("P10", members=True)
+@seeded("P10", members=True, first=4)
 def removed_node_follows_on(stack: ExitStack) -> None:
     """It does not look whether the record counts it among the members."""
     replace(stack, core, "objection_to", lambda original: lambda record, member: None)
