@@ -390,7 +390,6 @@ class NodeCore(Node):
         leading = self.leading
         assert leading
         record = leading.step_down(reason)
-        self.answer_none()
         self.role = Waiting(self)
         self.move("stepped down")
         self.candidate.observe(record, self.now)

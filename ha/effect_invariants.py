@@ -123,7 +123,7 @@ class EffectChecks:
         assert later, f"P10: {type(message).__name__} of generation {message.generation} is sent"
         found = _MESSAGES.get(type(message))
         assert found is not None, f"P10: no node knows what to do with {type(message).__name__}"
-        if isinstance(message, StepTold | DeskAnswer) and isinstance(self._before, Leading):
+        if isinstance(message, StepTold | MemberTold | DeskAnswer) and isinstance(self._before, Leading):
             role = self._before  # it may have been given before this turn has ended the role
         found(self._node, role, message)
 

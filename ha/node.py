@@ -16,10 +16,10 @@ from ha.log_events import StateChanged
 from ha.membership.candidate import Candidate
 from ha.membership.members import ClusterNode
 from ha.membership.node_state import ACTIVE, NODE_TABLE
-from ha.messages.calls import DeskAnswer, DeskRequest
+from ha.messages.calls import DeskRequest
 from ha.messages.election import ClientsClosed, Probe, ProbeReply
-from ha.messages.member_asks import MemberAsk, MemberTold
-from ha.messages.steps import StepAsk, StepTold
+from ha.messages.member_asks import MemberAsk
+from ha.messages.steps import StepAsk
 from ha.relay import StepRelay
 from ha.settings import Settings
 from txobserver.calls import LocalCalls
@@ -34,8 +34,6 @@ NO_FEATURES: frozenset[str] = frozenset()
 
 ASKS: tuple[type, ...] = (StepAsk, MemberAsk, *get_args(DeskRequest))
 """What a node says to the primary, and no primary to another."""
-ANSWERS: tuple[type, ...] = (StepTold, MemberTold, *get_args(DeskAnswer))
-"""What the primary says to these, and no other node does."""
 
 
 class HandedOver(NamedTuple):
@@ -114,12 +112,7 @@ class Node:
     def ask_no_primary(self) -> None:
         """This node is the primary: what it was about to ask of another one in this turn is not sent
         (``asked_in_the_turn_of_a_promotion``)."""
-        self._effects = [each for each in self._effects if not _is_sent(each, ASKS)]
-
-    def answer_none(self) -> None:
-        """This node is the primary no more: what it was about to answer another one in this turn is not sent. The
-        attachment of that node ends, and it says itself that nothing is known (``told_by_a_former_primary``)."""
-        self._effects = [each for each in self._effects if not _is_sent(each, ANSWERS)]
+        self._effects = [each for each in self._effects if not _asks(each)]
 
     def take_effects(self) -> list[Effect]:
         """The effects since the last call, to be carried out in order."""
@@ -143,5 +136,5 @@ class Node:
         self.emit(Send(node, ProbeReply(message.generation, message.round, self.member, tail)))
 
 
-def _is_sent(effect: Effect, kinds: tuple[type, ...]) -> bool:
-    return isinstance(effect, Send) and isinstance(effect.message, kinds)
+def _asks(effect: Effect) -> bool:
+    return isinstance(effect, Send) and isinstance(effect.message, ASKS)

@@ -79,7 +79,7 @@ def make_link_secret(path: Path) -> bool:
 def read_bytes(path: Path, most: int = -1, private: bool = False) -> bytes:
     """What stands in this file, of which ``most`` bytes are read, -1 for all; ``private``: others may not use it.
 
-    Raises SecretFileError, also of a pipe: whoever opens one waits for a writer.
+    Raises SecretFileError, also of a pipe: to open one is to wait for its writer.
     """
     try:
         if stat.S_ISFIFO(path.stat().st_mode):

@@ -38,6 +38,7 @@ class MemberDesk:
         self._attachments = attachments
         self._calls = calls
         self._emit = emit
+        self._over = False
         keeper.members.founding = founding
         keeper.members.attached = self._attached
 
@@ -52,12 +53,14 @@ class MemberDesk:
         """An operator asks at another node."""
 
         def told(error: str | None) -> None:
-            self._emit(Send(peer, MemberTold(message.generation, message.number, error)))
+            if not self._over:  # where it is, that node's attachment ends, and it says itself that nothing is known
+                self._emit(Send(peer, MemberTold(message.generation, message.number, error)))
 
         self.ask(MemberChange(message.kind, message.name, message.host, message.port), active, now, told)
 
     def end(self) -> None:
-        """The role of the primary ends."""
+        """The role of the primary ends: a node that is none answers no other (``told_by_a_former_primary``)."""
+        self._over = True
         self._keeper.members.end()
 
     def let_go(self, now: float) -> None:

@@ -28,6 +28,7 @@ from ha.messages import election
 from ha.messages.attaching import AttachmentRefused, Follow, Join, Leave
 from ha.messages.calls import CallStanding
 from ha.messages.copying import ForwardTx, Missing, QueueChange, QueueSnapshot, ResyncBegin, SnapshotEnd, SnapshotQueues
+from ha.messages.member_asks import MemberTold
 from ha.messages.steps import StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.messages.wire import Peer
@@ -146,7 +147,8 @@ def test_a_broken_effect_is_found(kind: str) -> None:
     assert found.value.promise == promise
 
 
-ANSWERS = [CallStanding(1, b"id", 1, [], []), StepTold(1, 1, None)]
+ANSWERS = [CallStanding(1, b"id", 1, [], []), StepTold(1, 1, None), MemberTold(1, 1, "no")]
+"""A seed of members found the last (149)"""
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)

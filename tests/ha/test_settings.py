@@ -16,7 +16,7 @@ def test_defaults_of_the_node_are_those_of_the_state_machines() -> None:
     """What the documents list are the node's; the tests of the state machines mostly take their own."""
     ours, theirs = parse_config(TEXT, Path("/node.toml"), {}, {}).core_settings(), Settings()
     others = {name for name in Settings.__dataclass_fields__ if getattr(ours, name) != getattr(theirs, name)}
-    assert others == {"min_ready", "work"}
+    assert others == {"min_ready", "follow_members", "work"}, "no file says how many must be ready"
     assert (ours.min_ready, theirs.min_ready) == (2, 1), "a majority of the three nodes"
     assert ours.work._replace(client_bytes=theirs.work.client_bytes) == theirs.work, "a node bounds one client, too"
 

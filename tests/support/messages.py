@@ -39,6 +39,7 @@ from ha.messages.copying import (
 )
 from ha.messages.election import ClientsClosed, HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
+from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.messages.steps import StepAsk, StepTold
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from txobserver.access import Access, User
@@ -89,6 +90,9 @@ MESSAGES: list[Any] = [
     SnapshotAccess(1, 800, 7, [User("u", "hash", ("t",), 1)], Access(events=1, last=1)),
     StepAsk(1, 3, "user.delete", "u", b""),
     StepTold(1, 3, None),
+    MemberAsk(1, 3, "add", "d", "h", 5801),
+    MemberTold(1, 3, None),
+    MemberTold(1, 4, "there is no member d"),
     Beat(1, 200),
     TicketAsk(1, ID),
     TicketGranted(1, ID, 3, 1),

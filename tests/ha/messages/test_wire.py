@@ -60,6 +60,8 @@ NUMBERS = {
     52: "StepTold",
     60: "AlarmsInForce",
     70: "ClientsClosed",
+    71: "MemberAsk",
+    72: "MemberTold",
 }
 """Of version 5 of the peer protocol; 13 is one of before 0.1.0. From 28 on: of the feature ``calls`` only, 43 of
 ``beats``, from 50 on: of ``users``, 60 of ``alarms``, and 70 of ``handover``."""

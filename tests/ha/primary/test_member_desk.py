@@ -129,7 +129,13 @@ def test_another_node_is_answered() -> None:
     ]
 
 
-def test_an_operator_is_told_when_the_role_ends() -> None:
+def test_told_by_a_former_primary() -> None:
+    """It says nothing to another node when its role ends; to its own operator it does."""
+    primary = Primary(record_of(nodes_of(A, B, C), A, B))
+    primary.keeper.send_if_due(200.0)
+    primary.desk.asked("b", MemberAsk(3, 12, REMOVE, "c", "", 0), True, 200.0)
+    primary.desk.end()
+    assert primary.sent() == []
     own = Primary(record_of(nodes_of(A, B, C), A, B))
     own.keeper.send_if_due(200.0)
     own.ask(MemberChange(REMOVE, "c"))

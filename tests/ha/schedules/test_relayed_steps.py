@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from ha.effects import Send
-from ha.messages.member_asks import MemberAsk, MemberTold
-from ha.messages.steps import StepAsk, StepTold
+from ha.messages.steps import StepAsk
 from ha.messages.stream import Commit, Entries
 from ha.refusals import OUTCOME_UNKNOWN
 from tests.ha.schedules.test_record import promote
@@ -113,17 +111,3 @@ def test_asked_in_the_turn_of_a_promotion() -> None:
     core._promoted(msgspec.structs.replace(now, generation=now.generation + 1, primary=core.member), core.now)
     sent = [each.message for each in core._effects if isinstance(each, Send)]
     assert said == [OUTCOME_UNKNOWN] and not any(isinstance(message, StepAsk) for message in sent)
-
-
-@pytest.mark.parametrize("kind", [StepAsk, MemberAsk])
-def test_told_by_a_former_primary(kind: type) -> None:
-    """A seed found it: a primary that oversleeps in the turn in which it answers another node is none when that leaves.
-    The other one hears nothing, and says itself that it does not know."""
-    cluster = UsersCluster()
-    cluster.settled()
-    core, node = cluster.primary.core, backups_of(cluster)[0]
-    asks = StepAsk(core.generation, 7, "no", "x", b""), MemberAsk(core.generation, 7, "no", "", "", 0)
-    core.on_message(node.name, next(each for each in asks if isinstance(each, kind)))
-    assert any(isinstance(each, Send) and isinstance(each.message, StepTold | MemberTold) for each in core._effects)
-    core._step_down("the lease could not be renewed in time")
-    assert not any(isinstance(each, Send) and isinstance(each.message, StepTold | MemberTold) for each in core._effects)
