@@ -75,7 +75,7 @@ class Running:
         leading = primary and SimpleNamespace(primary=primary, keeper=keeper)
         following = backup and SimpleNamespace(backup=backup)
         roles = {"leading": leading, "following": following}
-        self.node.core = SimpleNamespace(state=state, generation=generation, record=None, **roles)
+        self.node.core = SimpleNamespace(state=state, generation=generation, record=None, role=None, **roles)
         self.node.doors._parts = SimpleNamespace(core=self.node.core)
         self.node._after_turn()
         return self.door.looks - before

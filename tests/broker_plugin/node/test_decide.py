@@ -14,6 +14,7 @@ from broker_plugin.node.doors import Doors
 from broker_plugin.node.passing import PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.passing_tls import SecureWay
 from ha.messages.greeting import INTRODUCTIONS, INTRODUCTIONS_TLS, greeting
+from ha.outside import Outside
 
 SERVING = SimpleNamespace(point=SimpleNamespace(serving=True))
 CLOSING = SimpleNamespace(point=SimpleNamespace(serving=False))
@@ -33,13 +34,14 @@ def verdict(
     dialled: Any = None,
     introducer: Introducer = INTRODUCER,
     draining: bool = False,
+    role: Any = None,
 ) -> Verdict:
     doors: Any = Doors.__new__(Doors)
     looked: list[None] = []
     shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
     leading = primary and SimpleNamespace(primary=primary, handover=SimpleNamespace(draining=draining))
     following = backup and SimpleNamespace(backup=backup)
-    core = SimpleNamespace(state=state, leading=leading, following=following, generation=7)
+    core = SimpleNamespace(state=state, leading=leading, following=following, generation=7, role=role)
     hello = msgspec.structs.replace(
         greeting("c", "a", "h", 5672), features=features, amqps_host="s", amqps_port=amqps_port
     )
@@ -59,6 +61,11 @@ def test_an_active_primary_serves(clients: str) -> None:
     assert verdict("active", CLOSING, None, clients) is None, "it hands over"
     assert verdict("active", SERVING, None, clients, draining=True) is None, "it is about to"
     assert verdict("active", None, None, clients) is None
+
+
+def test_a_removed_node_refuses_clients_at_once() -> None:
+    """It never serves them, and passes none on: let them try another node."""
+    assert verdict("joining", None, None, role=Outside.__new__(Outside)) == Refuse()
 
 
 def test_a_recovering_primary_lets_wait() -> None:
