@@ -32,6 +32,7 @@ from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, sentence, sou
 from broker_plugin.node.sources import ConfigError as ConfigError
 from broker_plugin.node.timing import MOST_SECONDS, HostName, Section, Timing, with_default_lease
 from broker_plugin.node.tls_config import Tls, check_tls
+from ha.membership.members import majority
 from ha.membership.record import CoordinationError, RecordStore, Served
 from ha.membership.watchdog import Renewals
 from ha.settings import Settings
@@ -131,9 +132,7 @@ class HostBroker(Section):
 
 
 def _majority(values: dict[str, Any]) -> int:
-    """From three nodes on a majority, so that one of them can be lost without what was committed; else 1."""
-    nodes = 1 + len(values.get("peers", ()))
-    return nodes // 2 + 1 if nodes > 2 else 1
+    return majority(1 + len(values.get("peers", ())))
 
 
 def _half_of_the_ticket(values: dict[str, Any]) -> float:

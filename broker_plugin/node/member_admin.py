@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker_plugin.admin.server import CommandRefused, Handler
 from ha.core import NodeCore
 from ha.membership.belonging import membership_of, needed
-from ha.membership.members import KINDS, REMOVE, ClusterNode, MemberChange
-from ha.primary.member_desk import wrong_in
+from ha.membership.members import KINDS, REMOVE, ClusterNode, MemberChange, wrong_in
 
 LOOK = "txha member list"
 
@@ -46,9 +45,12 @@ class MemberAdmin:
 
 def others_of(core: NodeCore) -> list[str]:
     """The other members, by name: by the record, or by this node's own file where the record does not say."""
+    return [each.name for each in _nodes_of(core) if each.name != core.member.node]
+
+
+def _nodes_of(core: NodeCore) -> Sequence[ClusterNode]:
     membership = membership_of(core.record)
-    nodes = core.founding if membership is None else membership.nodes
-    return [each.name for each in nodes if each.name != core.member.node]
+    return core.founding if membership is None else membership.nodes
 
 
 def members_shown(core: NodeCore) -> dict[str, Any]:
@@ -59,7 +61,6 @@ def members_shown(core: NodeCore) -> dict[str, Any]:
     record, membership = core.record, membership_of(core.record)
     ready = dict(record.ready) if record is not None else {}
     primary = record.primary.node if record is not None and record.primary is not None else None
-    nodes = core.founding if membership is None else membership.nodes
 
     def row(node: ClusterNode) -> dict[str, Any]:
         counts = membership is None or node.counts
@@ -68,7 +69,7 @@ def members_shown(core: NodeCore) -> dict[str, Any]:
     return {
         "in_record": membership is not None,
         "change": 0 if membership is None else membership.number,
-        "members": [row(each) | {"primary": each.name == primary} for each in nodes],
+        "members": [row(each) | {"primary": each.name == primary} for each in _nodes_of(core)],
         "min_ready": needed(record, core.settings) if record is not None else core.settings.min_ready,
         "removed_stores": [] if membership is None else [str(each) for each in membership.removed],
     }

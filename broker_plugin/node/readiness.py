@@ -9,6 +9,7 @@ from broker_plugin.logs.formats import tell
 from broker_plugin.logs.prose import shortage as shortage
 from ha.core import NodeCore
 from ha.membership.belonging import membership_of, needed
+from ha.membership.record import Record
 
 log = logging.getLogger("txha.node")
 
@@ -21,10 +22,15 @@ class Readiness:
         self.min_ready = min_ready
         self._said: str | None = None
         self._nodes_of_file = nodes
+        self._followed: Record | None = None
 
     def follow(self, core: NodeCore) -> None:
         """Of as many nodes as the record says, and as many of them as must be ready by it."""
-        record, membership = core.record, membership_of(core.record)
+        record = core.record
+        if record is self._followed:  # as after nearly every turn
+            return
+        self._followed = record
+        membership = membership_of(record)
         self.nodes = self._nodes_of_file if membership is None else len(membership.nodes)
         if record is not None:
             self.min_ready = needed(record, core.settings)

@@ -124,6 +124,21 @@ def unreadable_host(host: str) -> str | None:
     return None if readable else f"no host can be called {host!r}: look for a mistake in it"
 
 
+def wrong_in(change: MemberChange) -> str | None:
+    """What no node could be called, or found by, in one sentence; None if there is nothing wrong."""
+    if change.kind not in KINDS:
+        return f"members can be changed by {', '.join(KINDS)}, not by {change.kind!r}"
+    if not 0 < len(change.name) <= LONGEST_NAME:
+        return f"a node's name has 1 to {LONGEST_NAME} characters, not {len(change.name)}"
+    if change.kind == REMOVE:
+        return None
+    if not change.name.isprintable():
+        return f"a node's name can be printed, and {change.name!r} cannot"
+    if (wrong := wrong_host(change.host)) is not None:
+        return wrong
+    return None if 0 < change.port < 1 << 16 else f"a port is a number from 1 to 65535, not {change.port}"
+
+
 def readmitted(membership: Membership, member: Member) -> Membership:
     """The membership behind a change by which this store counts again, and its node is a member.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ha.effects import Effect, Send
 from ha.membership.belonging import membership_of, objection_to
 from ha.membership.member_changes import Told
-from ha.membership.members import KINDS, LONGEST_NAME, REMOVE, ClusterNode, MemberChange, wrong_host
+from ha.membership.members import ClusterNode, MemberChange, wrong_in
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.member_asks import MemberAsk, MemberTold
 from ha.primary.attachments import Attachments
@@ -86,18 +86,3 @@ class MemberDesk:
 
     def _attached(self) -> list[Member]:
         return [member for _, member, _ in self._followers()]
-
-
-def wrong_in(change: MemberChange) -> str | None:
-    """What no node could be called, or found by; None if there is nothing wrong."""
-    if change.kind not in KINDS:
-        return f"members can be changed by {', '.join(KINDS)}, not by {change.kind!r}"
-    if not 0 < len(change.name) <= LONGEST_NAME:
-        return f"a node's name has 1 to {LONGEST_NAME} characters, not {len(change.name)}"
-    if change.kind == REMOVE:
-        return None
-    if not change.name.isprintable():
-        return f"a node's name can be printed, and {change.name!r} cannot"
-    if (wrong := wrong_host(change.host)) is not None:
-        return wrong
-    return None if 0 < change.port < 1 << 16 else f"a port is a number from 1 to 65535, not {change.port}"

@@ -10,7 +10,7 @@ import typer
 from broker_plugin.cli.access.cluster_asked import Config, ask_cluster
 from broker_plugin.cli.asking import BadArgument, Json, OptionalDir
 from broker_plugin.cli.terminal import say
-from ha.membership.members import ADD, LONGEST_NAME, MOVE, REMOVE, shown, wrong_host
+from ha.membership.members import ADD, MOVE, REMOVE, MemberChange, shown, wrong_host, wrong_in
 
 app = typer.Typer(help="List, add, remove and move the nodes of the cluster.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The node's name, as its own file says it.")]
@@ -60,13 +60,10 @@ _DONE = {ADD: "is added at", MOVE: "is looked for at", REMOVE: "is removed"}
 
 def _change(dir: Any, config: Any, as_json: bool, kind: str, name: str, address: str = "") -> None:
     """Raises AdminError, BadArgument."""
-    if not 0 < len(name) <= LONGEST_NAME:
-        raise BadArgument(f"a node's name has 1 to {LONGEST_NAME} characters")
-    if kind != REMOVE and not name.isprintable():
-        raise BadArgument(f"a node's name can be printed, and {name!r} cannot")
-    arguments: dict[str, Any] = {"kind": kind, "name": name}
-    if kind != REMOVE:
-        arguments["host"], arguments["port"] = read_address(address)
+    change = MemberChange(kind, name, *(() if kind == REMOVE else read_address(address)))
+    if (wrong := wrong_in(change)) is not None:
+        raise BadArgument(wrong)
+    arguments = {"kind": kind, "name": name} | ({} if kind == REMOVE else {"host": change.host, "port": change.port})
     node, row = ask_cluster(dir, config, "members.change", arguments)
     if as_json:
         typer.echo(json.dumps(row, indent=2))

@@ -9,12 +9,12 @@ import pytest
 from ha.effects import CompareAndSet, Send
 from ha.member_relay import MemberRelay
 from ha.membership.member_changes import HANDED_OVER, UNKNOWN
-from ha.membership.members import ADD, MOVE, REMOVE, MemberChange, Membership
+from ha.membership.members import ADD, MOVE, REMOVE, MemberChange, Membership, wrong_in
 from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.attaching import AttachmentRefused
 from ha.messages.member_asks import MemberAsk, MemberTold
-from ha.primary.member_desk import RAISE_FIRST, MemberDesk, wrong_in
+from ha.primary.member_desk import RAISE_FIRST, MemberDesk
 from ha.refusals import NO_PRIMARY, NOT_ACTIVE
 from tests.ha.membership.test_members import FOLLOW, A, B, C, nodes_of, record_of
 from txobserver.actions import MEMBERS_FLAG
