@@ -146,6 +146,7 @@ class NodeCore(Node):
             self.linked.add(node)
             self.features[node] = features
             self.gone_since.pop(node, None)
+            self.beats.up(node, self.generation)
         else:
             self._unlinked(node, self.beats.down(node, self.now))
 
@@ -178,7 +179,7 @@ class NodeCore(Node):
         if not is_member(self.record, node) or isinstance(self.role, Outside):
             return  # what a node says that was removed is of no account, whatever it was; it reads the record itself
         if isinstance(message, Beat):
-            self.beats.told(node, message, self.now)
+            self.beats.told(node, message)
         elif isinstance(message, Probe):
             self.answer_probe(node, message, self._log_end())
         elif isinstance(message, ProbeReply):

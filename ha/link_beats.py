@@ -14,8 +14,11 @@ a backup whose loop goes on beats, and has ``prepare_timeout``. One that is froz
 One way may be cut alone. The end that hears nothing says so on the way that is left (``Beat.unheard``) before it closes
 the link: the other end then knows since when it has not been heard, unless it was itself that was busy.
 
-A peer that does not know ``BEATS_FEATURE`` is not judged, nor is one that has not beaten on this link yet
-(``a_peer_that_beats_seldom``): for these the times of before hold.
+How often a peer beats is known from its first beat on, which it says as soon as it has the link: before all else, so
+that who is heard at all on a link has said it (``frozen_before_its_first_beat``, ``a_peer_that_beats_seldom``).
+
+A peer that does not know ``BEATS_FEATURE`` is not judged, nor is one of which nothing has come on this link yet: for
+these the times of before hold.
 """
 
 from __future__ import annotations
@@ -51,13 +54,17 @@ class LinkBeats:
     def heard(self, peers: Collection[str], now: float) -> None:
         """Bytes have come from these peers."""
         for peer in peers:
-            if peer in self._every:
+            if BEATS_FEATURE in self._features.get(peer, ()):
                 self._heard_at[peer] = now
 
-    def told(self, peer: str, beat: Beat, now: float) -> None:
-        """A peer's beat. Only from the first one on is it known how often the peer beats."""
+    def up(self, peer: str, generation: int) -> None:
+        """There is a link with this peer, to which nothing else has been said on it."""
+        if BEATS_FEATURE in self._features.get(peer, ()):
+            self._emit(Send(peer, Beat(generation, self._milliseconds)))
+
+    def told(self, peer: str, beat: Beat) -> None:
+        """A peer's beat. What an earlier process of the peer has said of itself holds until the first of this one."""
         self._every[peer] = beat.every / MILLISECONDS
-        self._heard_at[peer] = now
         if beat.unheard:
             self._unheard_by.add(peer)
 
@@ -69,7 +76,6 @@ class LinkBeats:
         """
         unheard = peer in self._unheard_by
         self._heard_at.pop(peer, None)
-        self._every.pop(peer, None)
         self._unheard_by.discard(peer)
         deadline = self._settings.link_deadline
         was_busy = now - self._ticked_at > self._settings.longest_unheard or now - self._busy_until < deadline

@@ -25,7 +25,7 @@ class Rig:
         self.down: list[tuple[str, float]] = []
         self.beats = LinkBeats(SETTINGS, {"b": features}, self.effects.append)
         if BEATS_FEATURE in features:
-            self.beats.told("b", Beat(7, 200), self.now)
+            self.beats.told("b", Beat(7, 200))
         self.tick(comes=True)
 
     def tick(self, seconds: float = TICK, comes: bool = False, first: bool = True) -> None:
@@ -122,26 +122,33 @@ def test_a_link_on_which_nothing_has_come_yet_is_not_judged() -> None:
 
 def test_a_peer_that_beats_seldom_by_its_own_configuration_has_longer() -> None:
     rig = Rig()
-    rig.beats.told("b", Beat(7, 1000), rig.now)
+    rig.beats.told("b", Beat(7, 1000))
     rig.run(2.9)
     assert not rig.down
     rig.run(0.2)
     assert rig.down
 
 
-def test_a_peer_that_beats_seldom_is_not_judged_before_its_first_beat() -> None:
-    """How often it beats is not known before; and bytes of other messages do not say it."""
+def test_a_link_begins_with_a_beat() -> None:
+    """So how often the peer beats is known before anything else comes: also of one that beats seldom."""
+    said: list[Effect] = []
+    LinkBeats(SETTINGS, {"b": KNOWN, "old": frozenset()}, said.append).up("b", 7)
+    assert said == [Send("b", Beat(7, 200))]
+    LinkBeats(SETTINGS, {"b": KNOWN, "old": frozenset()}, said.append).up("old", 7)
+    assert len(said) == 1
+
+
+def test_who_has_been_heard_and_has_not_beaten_is_judged() -> None:
+    """``frozen_before_its_first_beat``."""
     beats = LinkBeats(SETTINGS, {"b": KNOWN}, lambda effect: None)
     beats.heard({"b"}, 100.0)
-    assert not [down for number in range(500) for down in beats.tick(1, 100 + number * TICK)]
-    beats.told("b", Beat(7, 200), 200.0)
-    assert [down for number in range(500) for down in beats.tick(1, 200 + number * TICK)]
+    assert [down for number in range(40) for down in beats.tick(1, 100 + number * TICK)] == [("b", 100.0)]
 
 
 def test_who_hears_that_it_is_not_heard_knows_since_when() -> None:
     rig = Rig()
     rig.run(2.0, lambda: True)
-    rig.beats.told("b", Beat(7, 200, unheard=True), rig.now)
+    rig.beats.told("b", Beat(7, 200, unheard=True))
     assert rig.beats.down("b", rig.now) == rig.now - 0.75
     assert rig.beats.down("b", rig.now) == rig.now, "of the next link nothing was said"
 
@@ -152,7 +159,7 @@ def test_who_was_busy_itself_holds_it_against_no_peer_that_it_was_not_heard(sinc
     rig = Rig()
     rig.tick(0.8, comes=True)
     rig.run(since, lambda: True)
-    rig.beats.told("b", Beat(7, 200, unheard=True), rig.now)
+    rig.beats.told("b", Beat(7, 200, unheard=True))
     assert rig.beats.down("b", rig.now) == rig.now
 
 
@@ -160,22 +167,32 @@ def test_who_has_not_looked_at_its_clock_since_it_was_stopped_does_so_neither() 
     """What has come may be read before the timer runs."""
     rig = Rig()
     rig.run(2.0, lambda: True)
-    rig.beats.told("b", Beat(7, 200, unheard=True), rig.now)
+    rig.beats.told("b", Beat(7, 200, unheard=True))
     assert rig.beats.down("b", rig.now + 0.8) == rig.now + 0.8
 
 
-def test_of_a_link_that_is_down_nothing_holds_for_the_next() -> None:
-    """Neither when the peer was heard nor how seldom it beat: it may have been started with another configuration."""
+def test_of_a_link_that_is_down_it_does_not_hold_for_the_next_when_the_peer_was_heard() -> None:
     rig = Rig()
-    rig.beats.told("b", Beat(7, 1000), rig.now)
     rig.beats.down("b", rig.now)
     rig.run(5.0)
     assert not rig.down, "nothing has come on this link yet"
-    rig.beats.told("b", Beat(7, 200), rig.now)
     rig.tick(comes=True)
     heard_at = rig.now
     rig.run(0.8)
     assert rig.down == [("b", heard_at)]
+
+
+def test_how_seldom_a_peer_beats_holds_until_it_says_otherwise() -> None:
+    """It may not have linked itself anew, as the other end of the link has; and if it has, it says so at once."""
+    rig = Rig()
+    rig.beats.told("b", Beat(7, 1000))
+    rig.beats.down("b", rig.now)
+    rig.tick(comes=True)
+    rig.run(2.5)
+    assert not rig.down
+    rig.beats.told("b", Beat(7, 200))
+    rig.run(0.1)
+    assert rig.down
 
 
 def test_what_comes_at_the_end_of_a_long_step_has_come_then_and_not_later() -> None:

@@ -1,10 +1,11 @@
-"""P12 of links: one on which nothing comes is given up; one on which something comes is not, nor is an old peer's."""
+"""P12 of links: one on which nothing more comes is given up; where something comes it is not, nor is an old peer's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ha.messages.beats import BEATS_FEATURE
+from ha.messages.greeting import Hello
 from tests.simulation.checker import Checker
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def beats(process: Process) -> bool:
 
 class LinkLife(Checker):
     """``turned`` is when each process has ended a turn last, by true time and by its clock; ``jumped_at``: when its
-    clock has gone ahead."""
+    clock has gone ahead; ``linked_at``: since when it can reach each peer."""
 
     promise = "P12"
 
@@ -34,6 +35,10 @@ class LinkLife(Checker):
         self._turned: dict[Process, tuple[float, float]] = {}
         self._listens_since: dict[Process, float] = {}
         self._jumped_at: dict[Process, float] = {}
+        self._linked_at: dict[tuple[Process, str], float] = {}
+
+    def linked(self, process: Process, greeting: Hello) -> None:
+        self._linked_at[process, greeting.node] = self.truth.cluster.world.now
 
     def given_up(self, process: Process, peer: str) -> None:
         cluster = self.truth.cluster
@@ -58,8 +63,10 @@ class LinkLife(Checker):
         if process not in self._listens_since or max(now - before, clock - clock_before) > longest * (1 - DRIFT):
             self._listens_since[process] = now
         limit = cluster.settings.link_deadline * (1 + DRIFT) + LATEST
-        for peer in process.core.beats._heard_at if not process.core.failed else ():
-            arrived = cluster.network.arrived.get((peer, process.name), now)
+        for peer in process.core.linked if not process.core.failed else ():
+            arrived = cluster.network.arrived.get((peer, process.name), -1e9)
+            if BEATS_FEATURE not in process.core.features[peer] or arrived <= self._linked_at[process, peer]:
+                continue  # the other end may not have dialled yet
             silent = now - max(arrived, self._listens_since[process])
             if silent > limit:
                 self.fail(f"{process.name} keeps its link with {peer}, of which nothing has come for {silent:.3f} s")

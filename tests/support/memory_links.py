@@ -18,10 +18,12 @@ class ClosedLinks:
 
     def __init__(self) -> None:
         self.closed: set[tuple[str, str]] = set()
+        self._closing: list[tuple[str, str]] = []
 
     def close_link(self, one: str, other: str) -> None:
         """One end closes it: the other one knows, if that way carries packets."""
         self.closed.add((one, other))
+        self._closing.append((one, other))
         if (one, other) not in self.held and other in self.nodes:
             last = [(s, t, m) for s, t, m in self.wire if (s, t) == (one, other)]
             for source, target, data in last:
@@ -30,6 +32,10 @@ class ClosedLinks:
         self.wire = [(s, t, m) for s, t, m in self.wire if {s, t} != {one, other}]
 
     def _dial_anew(self) -> None:
+        closing, self._closing = self._closing, []
+        for one, other in closing:  # who has closed a link is told as well that it is down, in a turn of its own
+            if one in self.nodes:
+                self.nodes[one].report(lambda o=one, p=other: self.nodes[o].core.on_link(p, False))
         for one, other in sorted(self.closed):
             if not {(one, other), (other, one)} & self.held and {one, other} <= self.nodes.keys():
                 self.closed.discard((one, other))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -278,7 +279,8 @@ async def test_readers_are_not_many_and_not_silent(node: Node, monkeypatch: pyte
     monkeypatch.setattr(log_server, "SILENCE_SECONDS", 0.01)
     for talk in talks:
         talk.say(AskExtent())
-        await talk.answer()
+        with suppress(asyncio.IncompleteReadError, ConnectionResetError):  # the deadline may pass before the answer
+            await talk.answer()
         assert await talk.ended()
     assert not node.server.readers
 

@@ -66,6 +66,24 @@ def test_a_backup_that_is_frozen_falls_under_the_deadline_of_its_link() -> None:
 
 
 @pytest.mark.usefixtures("beating")
+def test_frozen_before_its_first_beat() -> None:
+    """A backup that is reached again may be ready before its next beat is due, and hang from that turn on."""
+    for rest in range(20):
+        cluster = declared("q", prepare_timeout=NEVER, silence=NEVER)
+        primary, (frozen, _) = cluster.primary, backups_of(cluster)
+        cluster.held |= {(primary.name, frozen.name), (frozen.name, primary.name)}
+        cluster.run(lambda cluster=cluster, frozen=frozen: frozen.name not in listed(cluster))  # type: ignore[misc]
+        cluster.pause(rest / 100)
+        cluster.held.clear()
+        cluster.run(lambda cluster=cluster, frozen=frozen: frozen.name in listed(cluster))  # type: ignore[misc]
+        cluster.frozen.add(frozen.name)
+        began = cluster.now
+        publish(primary, "q", "m")
+        answered(cluster, primary, "publish m")
+        assert frozen.name not in listed(cluster) and cluster.now - began < RESUMED
+
+
+@pytest.mark.usefixtures("beating")
 def test_a_backup_whose_disk_hangs_has_the_time_of_before() -> None:
     """Its loop lives, and says so."""
     cluster = declared("q", prepare_timeout=2.0)

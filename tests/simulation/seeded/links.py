@@ -23,6 +23,26 @@ def a_silent_link_is_never_given_up(stack: ExitStack) -> None:
     replace(stack, LinkBeats, "_silent", lambda original: lambda self, peer, now: False)
 
 
+@seeded("P12")
+def a_link_is_judged_from_the_first_beat_on(stack: ExitStack) -> None:
+    """Which comes when it is due, and not as soon as there is the link."""
+
+    def heard(original: Any) -> Any:
+        return lambda self, peers, now: original(self, [peer for peer in peers if peer in self._every], now)
+
+    def down(original: Any) -> Any:
+        def forgets(self: LinkBeats, peer: str, now: float) -> float:
+            since: float = original(self, peer, now)
+            self._every.pop(peer, None)
+            return since
+
+        return forgets
+
+    replace(stack, LinkBeats, "up", lambda original: lambda self, peer, generation: None)
+    replace(stack, LinkBeats, "heard", heard)
+    replace(stack, LinkBeats, "down", down)
+
+
 @seeded("P12", first=31)
 def a_link_is_judged_before_what_came_is_read(stack: ExitStack) -> None:
     """By a node that was stopped, or busy: no step of its clock is long."""
