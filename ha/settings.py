@@ -21,22 +21,21 @@ class Settings:
     the link with it is down (``ha.link_beats``).
     ``heartbeat_every``: how often a primary speaks to a backup even if nothing happens; ``silence``: after how long
     without a word a backup takes its attachment for ended. ``lease_drift``: by how much one node's clock may run slower
-    than another's, as a fraction; a primary gives up its lease by so much before it ends. ``portion_bytes``: how
-    much a joiner that does not count yet is sent at a time; ``small_lag``: with how many events still lacking it may
-    count, since it has those in a moment. ``backlog_bytes``: how much of the stream may wait to pass
-    the commit point before clients are not read any more; ``frame_bytes``: how much of it makes one frame, unless a
-    single event is larger; small events count for more than their bytes; ``recent_bytes``: how much of its end a
-    primary keeps in memory for its
-    backups; ``feed_bytes``: and every node for those who follow what has passed the commit point. ``outcomes_kept``:
-    how many outcomes of each kind (branches, tokens, global decisions) are remembered; ``outcome_seconds``: and for how
-    long at least; the same on all nodes. ``work``: how much clients may have open in transactions. ``apply_steps``: how
-    many messages a turn of the loop lets enter and leave the queues: more than that takes several turns.
-    ``drain_seconds``: how long a primary that hands over waits for what its clients have begun to be decided and
-    answered; 0: it closes them at once.
-    ``call_retry``: how long after a cluster call has failed on a node it is run there again; ``ticket_timeout``: how
-    long an initiator may have the ticket; ``calls_kept``: how many calls the history holds that a primary writes.
-    ``min_ready``: below how many ready members nothing new is committed; ``follow_members``: that is a majority of the
-    members that count instead, where the record says who is one.
+    than another's, as a fraction; a primary gives up its lease by so much before it ends. ``lease_before``: for how
+    long a node of an earlier version waits, that does not wait for ``lease_ttl``; 0: as long as this one.
+    ``portion_bytes``: how much a joiner that does not count yet is sent at a time; ``small_lag``: with how many events
+    still lacking it may count, since it has those in a moment. ``backlog_bytes``: how much of the stream may wait to
+    pass the commit point before clients are not read any more; ``frame_bytes``: how much of it makes one frame, unless
+    a single event is larger; small events count for more than their bytes; ``recent_bytes``: how much of its end a
+    primary keeps in memory for its backups; ``feed_bytes``: and every node for those who follow what has passed the
+    commit point. ``outcomes_kept``: how many outcomes of each kind (branches, tokens, global decisions) are remembered;
+    ``outcome_seconds``: and for how long at least; the same on all nodes. ``work``: how much clients may have open in
+    transactions. ``apply_steps``: how many messages a turn of the loop lets enter and leave the queues: more than that
+    takes several turns. ``drain_seconds``: how long a primary that hands over waits for what its clients have begun to
+    be decided and answered; 0: it closes them at once. ``call_retry``: how long after a cluster call has failed on a
+    node it is run there again; ``ticket_timeout``: how long an initiator may have the ticket; ``calls_kept``: how many
+    calls the history holds that a primary writes. ``min_ready``: below how many ready members nothing new is committed;
+    ``follow_members``: that is a majority of the members that count instead, where the record says who is one.
     """
 
     lease_ttl: float = 1.0
@@ -51,6 +50,7 @@ class Settings:
     heartbeat_every: float = 1.0
     silence: float = 3.0
     lease_drift: float = 0.02
+    lease_before: float = 0.0
     min_ready: int = 1
     follow_members: bool = False
     window_bytes: int = 4 << 20

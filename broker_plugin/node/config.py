@@ -245,6 +245,7 @@ class NodeConfig(BaseSettings):
         timing, store = self.timing, self.store
         return Settings(
             lease_ttl=timing.lease_ttl,
+            lease_before=timing.lease_before(self.coordination),
             renew_every=timing.renew_every,
             prepare_timeout=timing.prepare_timeout,
             backup_timeout=timing.backup_timeout,

@@ -9,26 +9,37 @@ earlier version can land no more.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
 from ha.effects import CompareAndSet, Effect
 from ha.membership.belonging import objection_to
+from ha.membership.lease_length import LeaseLength
 from ha.membership.member_changes import MemberChanges
 from ha.membership.record import Record
 from ha.settings import Settings
 from txobserver.ids import Member
 
+NO_PEERS: Mapping[str, Collection[str]] = MappingProxyType({})
+
 
 class RecordKeeper:
-    """Keeps the lease and carries out changes of the ready set. Times are the shell's monotonic seconds.
+    """Keeps the lease and carries out changes of the ready set. Times are the shell's monotonic seconds. ``features``:
+    of each peer that can be reached, what both sides know.
 
     Many methods: one for each thing that is wished of the record, and for each that may become of a change.
     """
 
     def __init__(
-        self, record: Record, sent_at: float, me: Member, settings: Settings, emit: Callable[[Effect], None]
+        self,
+        record: Record,
+        sent_at: float,
+        me: Member,
+        settings: Settings,
+        emit: Callable[[Effect], None],
+        features: Mapping[str, Collection[str]] = NO_PEERS,
     ) -> None:
         self.record = record
         self.lost = False
@@ -37,6 +48,8 @@ class RecordKeeper:
         self._emit = emit
         self._lease_seconds = settings.lease_seconds
         self._lease_until = sent_at + self._lease_seconds
+        self._length = LeaseLength(settings, features)
+        self._shorter_by = 0.0
         self._sent_at = sent_at
         self._renewed_at = -math.inf
         self.in_flight: CompareAndSet | None = None
@@ -56,12 +69,13 @@ class RecordKeeper:
 
     def expired(self, now: float) -> bool:
         """Whether the lease may be another's: time to step down, also in the middle of a handover."""
-        return self.lost or now >= self._lease_until
+        self._shorter_by = self._length.shorter_by(self.counted(), now)
+        return self.lost or now >= self._lease_until - self._shorter_by
 
     @property
     def serves_until(self) -> float:
         """Until then, in the shell's seconds, the lease certainly is this node's; 0 where it is being given up."""
-        return 0.0 if self.lost or self.releasing else self._lease_until
+        return 0.0 if self.lost or self.releasing else self._lease_until - self._shorter_by
 
     @property
     def released(self) -> bool:

@@ -17,11 +17,13 @@ from txobserver.access import USERS_FEATURE
 from txobserver.actions import CERTIFICATES_FEATURE, MEMBERS_FLAG
 from txobserver.calls import CALLS_FEATURE
 
+LEASE_FEATURE = "lease"
+"""Of a node that waits for ``Settings.lease_ttl`` before it stands, and not for ``Settings.lease_before``"""
 WIRE_VERSION = 5
 OLDEST_VERSION = 5
 """Version 4 is that of versions before 0.1.0, which speak with their own only."""
 FEATURES: frozenset[str] = frozenset(
-    {CALLS_FEATURE, USERS_FEATURE, BEATS_FEATURE, CERTIFICATES_FEATURE, HANDOVER_FEATURE, MEMBERS_FLAG}
+    {CALLS_FEATURE, USERS_FEATURE, BEATS_FEATURE, CERTIFICATES_FEATURE, HANDOVER_FEATURE, MEMBERS_FLAG, LEASE_FEATURE}
 )
 """What this version of txha knows beside the newest version of the protocol."""
 INTRODUCTIONS = "introductions"

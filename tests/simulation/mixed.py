@@ -7,9 +7,11 @@ release comes to that, and upgrades all of them before the run ends: then what o
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from unittest.mock import patch
 
 from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
+from ha.settings import Settings
 from tests.simulation.client_link import ClientLink
 from tests.simulation.clients import Client
 from tests.simulation.faults import Fault, Faults
@@ -33,6 +35,11 @@ class MixedRun(Run):
         super().__init__(seed, schedule, transcript)
         self.upgrades = Upgrades(self.cluster, self._operator, LATER, NEWER)
         self.upgrades.plan(LOAD_SECONDS)
+
+    def adapted(self, settings: Settings) -> Settings:
+        """Nodes of the older releases wait for a shorter lease."""
+        longer = self._operator.choice((1, 2, 4)) * settings.lease_ttl
+        return replace(settings, lease_ttl=longer, lease_before=settings.lease_ttl)
 
     def releases(self, names: list[str]) -> dict[str, Release]:
         """What each node runs at first."""

@@ -198,7 +198,7 @@ class Process:
             self.store,
             replica,
             self.broker,
-            cluster.settings,
+            self.release.settings(cluster.settings),
             self.greeting,
             LinkCredentials(LinkSecrets([SECRET]), lambda: nonces.randbytes(NONCE), self.clock.now),
             [PeerAddress(name, name, PORT) for name in cluster.listed_by(self.name) if name != self.name],

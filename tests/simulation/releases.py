@@ -7,13 +7,14 @@ message whose feature a node does not name it cannot read: as a decoder of such 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from ha.messages.beats import BEATS_FEATURE
-from ha.messages.greeting import FEATURES, OLDEST_VERSION, WIRE_VERSION, Hello
+from ha.messages.greeting import FEATURES, LEASE_FEATURE, OLDEST_VERSION, WIRE_VERSION, Hello
+from ha.settings import Settings
 from tests.support.since import feature_of_message
 from txobserver.actions import SHIPPED, ActionRegistry
 from txobserver.configuration import DECLARE_EXCHANGE, OPERATIONS
@@ -41,18 +42,29 @@ class Release:
         feature = feature_of_message(message.__struct_config__.tag)
         return feature is None or feature in self.features
 
+    @property
+    def waits(self) -> bool:
+        """Whether its nodes wait for the whole lease before they stand."""
+        return LEASE_FEATURE in self.features
+
+    def settings(self, settings: Settings) -> Settings:
+        """Those of a node of this release, where all have the same file."""
+        if self.waits or not settings.lease_before:
+            return settings
+        return replace(settings, lease_ttl=settings.lease_before, lease_before=0.0)
+
     def greets(self, hello: Hello) -> Hello:
         """What a node of this release says first, where one of today's says ``hello``."""
         return msgspec.structs.replace(hello, version=self.version, oldest=self.oldest, features=sorted(self.features))
 
 
 TODAY = Release("today's")
-NEWER = Release("the newer", features=frozenset({FEATURE, BEATS_FEATURE}))
-OLDER = Release("the older", OPERATIONS - {YOUNG}, features=FEATURES - {BEATS_FEATURE})
+NEWER = Release("the newer", features=frozenset({FEATURE, BEATS_FEATURE, LEASE_FEATURE}))
+OLDER = Release("the older", OPERATIONS - {YOUNG}, features=FEATURES - {BEATS_FEATURE, LEASE_FEATURE})
 OLDEST = Release(
     "the oldest",
     OPERATIONS - {YOUNG},
-    features=FEATURES - {BEATS_FEATURE},
+    features=FEATURES - {BEATS_FEATURE, LEASE_FEATURE},
     version=WIRE_VERSION - 1,
     oldest=WIRE_VERSION - 1,
 )

@@ -12,6 +12,9 @@ from tests.simulation.releases import Release
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
+SET_BACK_LEASES = 2
+"""For so many lease times the operator leaves a node down that is to wait for less from then on (docs/upgrading.md)"""
+
 
 class Upgrades:
     """``later``: what a node may be started with; ``last``: what all run in the end. ``changes``: how often it did.
@@ -38,11 +41,13 @@ class Upgrades:
         name = chance.choice(sorted(cluster.disks))
         if self.stopping or name not in cluster.processes:
             return
+        before = cluster.releases[name]
         cluster.releases[name] = release = chance.choice(self._later)
         self.changes += 1
         cluster.world.say("operator", f"stops {name}, to start it with {release.name} release")
         cluster.kill(name, power=False)
-        cluster.world.after(chance.uniform(0.0, 0.3), lambda: restart(cluster, name))
+        pause = SET_BACK_LEASES * cluster.settings.lease_ttl if before.waits and not release.waits else 0.0
+        cluster.world.after(chance.uniform(pause, pause + 0.3), lambda: restart(cluster, name))
 
     def upgrade_all(self) -> None:
         """One after the other."""

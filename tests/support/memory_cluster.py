@@ -85,7 +85,7 @@ class MemoryNode:
 
     def link(self, other: str) -> None:
         """The connection to this node is up."""
-        self.report(lambda: self.core.on_link(other, True, self.cluster.features))
+        self.report(lambda: self.core.on_link(other, True, self.cluster.features_of(self.name, other)))
 
     def report(self, call: Callable[[], None], stored: bool = False) -> None:
         """Tell the core that something happened, or that a change of the record was stored; carry out its answer."""

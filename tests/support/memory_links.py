@@ -1,4 +1,4 @@
-"""Links of a cluster in memory that a node has closed, since nothing came on them."""
+"""Links of a cluster in memory: what both ends know, and which a node has closed, since nothing came on them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ class ClosedLinks:
     held: set[tuple[str, str]]
     wire: list[tuple[str, str, bytes]]
     frozen: set[str]
+    features: frozenset[str]
     _were_frozen: set[str]
 
     def __init__(self) -> None:
         self.closed: set[tuple[str, str]] = set()
         self._closing: list[tuple[str, str]] = []
+
+    def features_of(self, one: str, other: str) -> frozenset[str]:
+        """What both of these nodes know."""
+        return self.features
 
     def close_link(self, one: str, other: str) -> None:
         """One end closes it: the other one knows, if that way carries packets."""

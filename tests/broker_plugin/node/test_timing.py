@@ -47,6 +47,28 @@ def test_what_is_configured_goes_before_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("address", "extra", "seconds"),
+    [
+        (ETCD, "", LEASE_SECONDS),
+        (ETCD, "[timing]\nrenew_every = 0.3\n", LEASE_SECONDS),
+        (ETCD, "[timing]\nrenew_every = 0.6\n", 0),
+        (ETCD, "[timing]\nlease_ttl = 3.0\n", 0),
+        (ETCD, "[timing]\nlease_ttl = 1.0\n", 0),
+        ("record.sqlite", "", 0),
+        ("record.sqlite", "[timing]\nlease_ttl = 4.0\n", 0),
+    ],
+)
+def test_how_long_a_node_of_an_earlier_version_waits(
+    tmp_path: Path, address: str, extra: str, seconds: float
+) -> None:
+    """0.1.0 has a lease of one second with etcd too, unless the file names one; it refuses half of it or more between
+    renewals."""
+    path = tmp_path / "node.toml"
+    path.write_text(GOOD.format(address=address) + extra)
+    assert load_config(path, {}, {}).core_settings().lease_before == seconds
+
+
+@pytest.mark.parametrize(
     ("extra", "sentence"),
     [
         ("[timing]\nlease_ttl = 'soon'\n", "timing.lease_ttl: Input should be a valid number"),

@@ -9,6 +9,7 @@ import msgspec
 
 from ha.effects import CompareAndSet
 from ha.membership.candidate import Candidate
+from ha.membership.lease_length import LeaseLength
 from ha.membership.record import MemoryCoordination
 from ha.membership.record_keeper import RecordKeeper
 from ha.membership.record_watch import RecordWatch
@@ -31,13 +32,21 @@ def lease_never_ends(stack: ExitStack) -> None:
 @seeded("P10", first=32)
 def lease_margin_dropped(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def init(self: RecordKeeper, record: Any, sent_at: float, me: Any, settings: Settings, emit: Any) -> None:
-            original(self, record, sent_at, me, settings, emit)
+        def init(
+            self: RecordKeeper, record: Any, sent_at: float, me: Any, settings: Settings, emit: Any, *features: Any
+        ) -> None:
+            original(self, record, sent_at, me, settings, emit, *features)
             self._lease_seconds = settings.lease_ttl * 1.3
 
         return init
 
     replace(stack, RecordKeeper, "__init__", make)
+
+
+@seeded("P10", mixed=True)
+def the_whole_lease_is_counted_on_beside_an_earlier_version(stack: ExitStack) -> None:
+    """Whose nodes wait for less."""
+    replace(stack, LeaseLength, "shorter_by", lambda original: lambda self, others, now: 0.0)
 
 
 @seeded("P10", rare=True)
