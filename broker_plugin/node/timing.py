@@ -97,8 +97,10 @@ class Timing(Section):
     )
 
     def lease_before(self, coordination: object) -> float:
-        """For how many seconds a node of an earlier version may wait with the same file: it knew one default only. 0: as
-        long as this one, since the file names the lease (or, with that default, could not be used)."""
+        """For how many seconds a node of an earlier version may wait with the same file: it knew one default only.
+
+        0: as long as this one, since the file names the lease (or, with that default, could not be used).
+        """
         may_be_default = self.lease_ttl == default_lease(coordination) and self.renew_every <= LEASE_SECONDS / 2
         return LEASE_SECONDS if may_be_default and self.lease_ttl > LEASE_SECONDS else 0.0
 

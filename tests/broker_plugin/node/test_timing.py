@@ -58,9 +58,7 @@ def test_what_is_configured_goes_before_it(tmp_path: Path) -> None:
         ("record.sqlite", "[timing]\nlease_ttl = 4.0\n", 0),
     ],
 )
-def test_how_long_a_node_of_an_earlier_version_waits(
-    tmp_path: Path, address: str, extra: str, seconds: float
-) -> None:
+def test_how_long_a_node_of_an_earlier_version_waits(tmp_path: Path, address: str, extra: str, seconds: float) -> None:
     """0.1.0 has a lease of one second with etcd too, unless the file names one; it refuses half of it or more between
     renewals."""
     path = tmp_path / "node.toml"
