@@ -37,10 +37,10 @@ slices: install ## Fixed slices of the long runs: seeds, seeded faults, rounds o
 	@bash tests/system_packages.sh
 	@bash tests/run_slices.sh
 
-every-case: install ## Every case of the tests of which make test takes some: crash points, hung disks, crashes; 12 minutes
+every-case: install ## What make test leaves out of the tests of real nodes and Spark: crash points, hung disks, crashes; 45 minutes
 	@echo "== every case, where the suite takes some"
 	@bash tests/system_packages.sh
-	@$(VENV)/bin/python -m pytest -m "not standalone and not image" $$(grep -rl --include='test_*.py' 'some_of(' tests python_tests)
+	@$(VENV)/bin/python -m pytest -m "not standalone and not image" $$(grep -rlE --include='test_*.py' 'some_of\(|mark\.every' tests python_tests)
 
 lint: $(STAMP) ## ruff, mypy strict, import directions
 	@echo "== lint: ruff, mypy, import-linter"

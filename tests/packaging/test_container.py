@@ -82,6 +82,7 @@ def test_three_nodes_come_up_and_a_transaction_passes(
             assert PASSWORD.encode() not in Path(f"/proc/{process.pid}/{name}").read_bytes()
 
 
+@pytest.mark.every
 def test_nothing_is_healthy_before_the_cluster_is_founded(composed: Composed) -> None:
     process = composed.start("node-1")
     assert process.wait(60) == 1 or process.returncode == 2

@@ -42,6 +42,7 @@ def test_a_stopped_coordination_process(cluster: LocalCluster) -> None:
     assert "gives no answer and was killed" in log
 
 
+@pytest.mark.every
 def test_a_node_is_told_to_end_while_its_coordination_process_is_stopped(cluster: LocalCluster) -> None:
     node = cluster.backups()[0]
     cluster.kill(node)
@@ -53,6 +54,7 @@ def test_a_node_is_told_to_end_while_its_coordination_process_is_stopped(cluster
     assert cluster.processes.exit_status(node) == 0
 
 
+@pytest.mark.every
 def test_a_primary_is_told_to_end_while_its_coordination_process_is_stopped(tmp_path: Path) -> None:
     """It would give its lease up, and a renewal may be on its way: neither is waited for."""
     with LocalCluster(tmp_path / "alone", 1) as cluster:

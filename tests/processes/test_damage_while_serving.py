@@ -99,6 +99,7 @@ def test_a_flipped_bit(cluster: LocalCluster) -> None:
     check_refused(cluster, primary)
 
 
+@pytest.mark.every
 def test_pages_that_are_gone_end_the_process(cluster: LocalCluster) -> None:
     """Behind the end of the file the memory map kills who looks: by a signal, before anything can be said."""
     primary, state = filled(cluster)

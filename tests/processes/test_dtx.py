@@ -117,6 +117,7 @@ def test_prepared_branches_outlive_all_nodes_at_once(cluster: LocalCluster) -> N
         channel.commit(xid("unprepared"), one_phase=True)
 
 
+@pytest.mark.every
 def test_a_joiner_during_a_prepared_branch(cluster: LocalCluster) -> None:
     """It becomes ready while the branch waits, has it when it is made primary, and commits it."""
     lost = in_doubt(cluster)
@@ -156,6 +157,7 @@ def test_a_decision_on_a_global_transaction_outlives_the_primary(cluster: LocalC
     assert channel.prepare(late) == 1
 
 
+@pytest.mark.every
 def test_ten_thousand_prepared_branches() -> None:
     """All are listed, page by page, also by the next primary, and can be committed there."""
     assert measure(10_000)["branches"] == 10_000
@@ -190,6 +192,7 @@ def test_an_operator_decides_and_a_late_coordinator_is_told(cluster: LocalCluste
     assert channel.recover() == [] and told(cluster, "list") == []
 
 
+@pytest.mark.every
 def test_what_an_operator_cannot_do(cluster: LocalCluster) -> None:
     primary = in_doubt(cluster)
     for arguments, status, sentence in [

@@ -95,6 +95,7 @@ def test_a_sync_completes_on_every_node_before_the_answer(cluster: LocalCluster,
             assert any(began < at < answered for at in syncs), f"no sync in {trace.name} before the {name}"
 
 
+@pytest.mark.every
 def test_a_backup_whose_disk_is_full_leaves_the_ready_set(cluster: LocalCluster) -> None:
     """It says so in one line and ends; it fails one transaction at most, and nothing that was answered is lost."""
     victim = cluster.backups()[0]

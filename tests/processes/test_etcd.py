@@ -119,6 +119,7 @@ def test_another_leader_of_etcd_is_no_reason_to_take_over(
     assert reign(cluster) == before and cluster.all_ready()
 
 
+@pytest.mark.every
 def test_members_that_hang_or_end_one_at_a_time_are_no_reason_either(
     servers: EtcdServers, cluster: EtcdCluster, clients: Clients
 ) -> None:

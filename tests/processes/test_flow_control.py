@@ -130,6 +130,7 @@ def stuttering(cluster: LocalCluster, name: str) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("cluster", [2], indirect=True)
 def test_a_paused_backup_leaves_and_the_others_go_on_under_a_flood(cluster: LocalCluster) -> None:
     port, sleeper = primary_port(cluster), cluster.backups()[0]
@@ -144,6 +145,7 @@ def test_a_paused_backup_leaves_and_the_others_go_on_under_a_flood(cluster: Loca
     wait_until(cluster.all_ready, 30, "all nodes ready")
 
 
+@pytest.mark.every
 def test_a_consumer_that_does_not_read_costs_only_itself(cluster: LocalCluster) -> None:
     """It is sent a few MiB, which wait for it; a neighbour on the same queue gets all the rest."""
     port = primary_port(cluster)

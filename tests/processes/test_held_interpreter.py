@@ -112,6 +112,7 @@ def messages_in(cluster: LocalCluster, node: str, queue: str) -> str:
     return answer
 
 
+@pytest.mark.every
 def test_a_call_longer_than_the_lease_and_shorter_than_the_limit_costs_nothing(cluster: LocalCluster) -> None:
     """Also longer than the lease that the node asked for itself: what was renewed meanwhile counts."""
     primary = primary_of(cluster)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.waiting import wait_until
 from tests.processes.crashed import NODES, plan, txha
@@ -20,6 +22,7 @@ def refused(cluster: LocalCluster, node: str) -> str:
     return answer.stderr
 
 
+@pytest.mark.every
 def test_empty_node_founds_anew(tmp_path: Path) -> None:
     """The file is removed and a disk replaced. Its node starts first; the others hold what was acknowledged."""
     with LocalCluster(tmp_path / "c", 3, *PATIENT) as cluster:

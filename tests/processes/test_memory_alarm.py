@@ -93,6 +93,7 @@ def test_publishers_wait_while_memory_is_short_and_a_consumer_ends_that(tmp_path
         assert not status(cluster)["alarms"]
 
 
+@pytest.mark.every
 def test_a_disk_that_is_nearly_full_blocks_publishers_and_consumers_go_on(tmp_path: Path) -> None:
     """The store would end the node when nothing is left. Here the disk is full enough from the second start on."""
     with LocalCluster(tmp_path / "c", 1) as cluster, channel_to(cluster) as channel:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pika
 import pika.exceptions
+import pytest
 
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.waiting import wait_until
@@ -70,6 +71,7 @@ def contents(cluster: LocalCluster) -> list[list[str]]:
         return found
 
 
+@pytest.mark.every
 def test_a_policy_changed_under_load_holds_from_its_answer_on(tmp_path: Path) -> None:
     directory = tmp_path / "c"
     with LocalCluster(directory, 3, "--restart") as cluster:

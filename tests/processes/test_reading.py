@@ -96,6 +96,7 @@ def cluster(tmp_path: Path) -> Any:
         yield running
 
 
+@pytest.mark.every
 def test_what_readers_got_is_what_the_logs_say(cluster: LocalCluster, tmp_path: Path) -> None:
     """Under load, through the loss of the primary: each event once, and never one that was cut off again."""
     load = Load(cluster)

@@ -113,6 +113,7 @@ def record_of(crashed: Crash) -> Path:
     return crashed.directory / "coordination.sqlite"
 
 
+@pytest.mark.every
 def test_one_is_damaged_and_one_is_gone(together: Crash) -> None:
     """The third has everything. After --apply all three come up, and the branches are settled as was planned."""
     chosen, damaged, gone = NODES
@@ -284,6 +285,7 @@ def moved(config: Path, to: Path) -> Path:
     return to
 
 
+@pytest.mark.every
 def test_the_example_runs(tmp_path: Path) -> None:
     script = Path(__file__).parents[2] / "docs" / "examples" / "recover_a_cluster.py"
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=100, check=False)

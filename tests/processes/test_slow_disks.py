@@ -137,6 +137,7 @@ def test_ready_before_the_snapshot_is_durable(joining: Joining) -> None:
     assert joining.drained_from(joining.joiner) == joining.confirmed
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("settings", [PATIENT])
 def test_killed_before_the_snapshot_is_durable(joining: Joining) -> None:
     """Both die; the joiner comes back first, alone, with a store that is marked. No client is served by it."""
@@ -159,6 +160,7 @@ def test_killed_before_the_snapshot_is_durable(joining: Joining) -> None:
     assert joining.drained_from(joining.joiner) == joining.confirmed
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("settings", [("timing.prepare_timeout=1.0",)])
 def test_slow_checkpoints_never_ready(joining: Joining) -> None:
     """Each checkpoint takes longer than the primary waits for what it is owed; the joiner is ready in the end."""

@@ -116,6 +116,7 @@ def taken_over(directory: Path) -> bool:
     return any("keeps its users itself" in path.read_text() for path in directory.glob("node-*/node.log"))
 
 
+@pytest.mark.every
 def test_a_node_with_users_of_its_own_starts_again_until_its_file_says_something_else(tmp_path: Path) -> None:
     directory, file = tmp_path / "c", tmp_path / "users.toml"
     settings = ("--set", f"amqp.users_file={file}", "--set", "timing.lease_ttl=30")
@@ -138,6 +139,7 @@ def test_a_node_with_users_of_its_own_starts_again_until_its_file_says_something
     assert len(found.stderr.strip().splitlines()) == 1 and "something else" not in found.stderr
 
 
+@pytest.mark.every
 def test_a_virtual_host_goes_on_all_nodes_and_stays_gone_when_the_primary_is_killed(tmp_path: Path) -> None:
     directory = tmp_path / "c"
     here = ("--dir", str(directory))

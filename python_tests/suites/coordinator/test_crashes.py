@@ -45,7 +45,6 @@ CASES = {
 }
 """What must come of each; None where it depends on the moment."""
 IN_THE_SUITE = [
-    Case(COORDINATOR, "broker prepared"),
     Case(COORDINATOR, "decision synced"),
     Case(PRIMARY, "broker prepared"),
     Case(BETWEEN, "database prepared", AFTER),

@@ -43,6 +43,7 @@ def test_no_git_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         installed(built=tmp_path / "built")
 
 
+@pytest.mark.every
 def test_a_package_that_the_release_cannot_use_is_told(tmp_path: Path) -> None:
     here = installed().modules
     (its_own,) = here.glob("txha-*.dist-info")

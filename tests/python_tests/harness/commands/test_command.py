@@ -24,6 +24,7 @@ from python_tests.harness.stress.record import Recorder, read_history
 from python_tests.harness.stress.results import BAD_INPUT, BROKEN, HELD, NOT_PROVEN
 from python_tests.harness.waiting import wait_until
 from tests.python_tests.model_broker import FLAWS, Run
+from tests.support.cases import some_of
 
 Captured = pytest.CaptureFixture[str]
 
@@ -91,6 +92,7 @@ def test_a_lost_record_is_recovered_as_the_documents_tell(tmp_path: Path) -> Non
     assert len({each["done"] for each in found["injections"]}) == 4
 
 
+@pytest.mark.every
 def test_brokers_by_url_with_a_command_for_each_fault(tmp_path: Path) -> None:
     """Here they are nodes of ours, and the command is given their number."""
     with LocalCluster(tmp_path / "cluster", 3, "--restart") as cluster:
@@ -178,7 +180,7 @@ def test_without_its_libraries_it_says_how_to_install_them(tmp_path: Path) -> No
     assert done.stderr.strip() == "txha: txha stress needs pyarrow: install it with pip install 'txha[stress]'"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", some_of([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], suite=[signal.SIGKILL]))
 def test_whatever_ends_the_suite_nothing_of_it_is_left(tmp_path: Path, number: signal.Signals) -> None:
     options = ("--dir", str(tmp_path / "run"), "--faults", "cut,delay,disk-full", "--seconds", "3")
     suite = subprocess.Popen([*TXHA, "stress", *options], stdout=subprocess.PIPE, text=True, start_new_session=True)

@@ -157,6 +157,7 @@ def cuts(place: Standing) -> dict[bool, EtcdCut]:
     return found
 
 
+@pytest.mark.every
 @in_own_surroundings
 def test_a_cut_of_etcd_s_traffic_alone() -> None:
     with standing(Namespaces(3, proxied=False), directory()) as place:
@@ -179,6 +180,7 @@ def test_a_cut_of_etcd_s_traffic_alone() -> None:
         wait_until(place.members.well, PATIENCE, "every member again")
 
 
+@pytest.mark.every
 @in_own_surroundings
 def test_etcd_s_traffic_is_late_by_the_proxies_of_each_host_and_cut_with_it() -> None:
     with standing(Namespaces(3, proxied=True), directory()) as place:

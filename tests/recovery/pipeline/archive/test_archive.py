@@ -223,6 +223,7 @@ def test_a_manifest_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         lake.current()
 
 
+@pytest.mark.every
 def test_the_job_goes_on_where_it_died(
     spark: SparkSession, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

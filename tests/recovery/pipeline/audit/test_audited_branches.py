@@ -13,6 +13,7 @@ from tests.recovery.pipeline.audit import fates
 from tests.recovery.pipeline.audit.branch_plants import turned_round
 from tests.recovery.pipeline.audit.cluster_run import ClusterRun
 from tests.recovery.pipeline.audit.plants import Ground
+from tests.support.cases import some_of
 from txobserver.events import DtxPrepare, GlobalDecision, GlobalForget
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def found(spark: SparkSession, run: ClusterRun, first: int) -> set[tuple[str, st
     return {(row["name"], row["globally"]) for row in disobeyed(branches).union(split(branches)).collect()}
 
 
+@pytest.mark.every
 def test_a_decision_that_has_expired(spark: SparkSession) -> None:
     """It fences no branch that begins behind it, and the log does not say when that is over."""
     run = ClusterRun()
@@ -40,7 +42,7 @@ def test_a_decision_that_has_expired(spark: SparkSession) -> None:
     assert found(spark, run, 1) == set()
 
 
-@pytest.mark.parametrize("begins", [DtxPrepare, GlobalDecision])
+@pytest.mark.parametrize("begins", some_of([DtxPrepare, GlobalDecision], suite=[GlobalDecision]))
 def test_a_stream_that_begins_behind_prepares(spark: SparkSession, begins: type) -> None:
     """At the last prepare before the first decision, and at the first decision on a global transaction."""
     run = ClusterRun()

@@ -112,6 +112,7 @@ def test_places_are_given_again_behind_an_accepted_loss(pair: LocalCluster) -> N
         assert driver.plan(second) == second, "what is of this history is known as before"
 
 
+@pytest.mark.every
 @pytest.mark.timeout(300)
 def test_an_accepted_loss_is_forgotten_with_the_record(pair: LocalCluster) -> None:
     """The record that `txha recover` writes cannot say that it was accepted. Who has read since is not held up."""
