@@ -54,7 +54,7 @@ def site(may_kill_nodes: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield running
 
 
-@pytest.mark.every
+@pytest.mark.slice
 @pytest.mark.timeout(600)
 def test_money_moves_between_two_databases_under_kills(site: Site) -> None:
     game = draw(SLICE, SENDS)
