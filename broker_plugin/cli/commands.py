@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Abort
+from typer._click.exceptions import NoArgsIsHelpError, UsageError
 
 from broker_plugin.cli.access import definitions, limits, members, permissions, policies, users, vhosts
 from broker_plugin.cli.asking import (
@@ -253,6 +256,24 @@ def _check_core(chosen: str) -> None:
         raise ConfigError(f"{SWITCH} is pure or compiled, not {chosen!r}")
 
 
+def _carry_out() -> None:
+    """The command of the command line. What it cannot be given is told in one sentence, and whatever ends it by its
+    status. Raises SystemExit."""
+    try:
+        status = app(prog_name="txha", standalone_mode=False)
+    except NoArgsIsHelpError as error:  # it has printed the help
+        raise SystemExit(error.exit_code) from None
+    except UsageError as error:
+        message = re.sub(r"\. (Did you mean .*)$", r" (\1)", " ".join(error.format_message().split()).rstrip("."))
+        asked = error.ctx.command_path if error.ctx is not None else "txha"
+        say(f"txha: {message[0].lower()}{message[1:]}; see `{asked} --help`", beside=True)
+        raise SystemExit(error.exit_code) from None
+    except Abort:
+        say("txha: aborted", beside=True)
+        raise SystemExit(1) from None
+    raise SystemExit(status or 0)
+
+
 def command_line() -> None:
     """Carry out a command: errors are one sentence on stderr, exit status 2 for what the user can mend."""
     from recovery.pipeline.errors import PipelineError
@@ -261,7 +282,7 @@ def command_line() -> None:
     try:
         _check_core(os.environ.get(SWITCH, ""))
         with whole_output():
-            app()
+            _carry_out()
     except (BadArgument, ConfigError, ClusterError, PipelineError, StoreError) as error:
         say(f"txha: {error}", beside=True)
         raise SystemExit(2) from None
