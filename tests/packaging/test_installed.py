@@ -82,6 +82,7 @@ def test_every_command_is_there_without_an_extra(commands: Path, tmp_path: Path)
         run(commands / "txha", command, "--help", cwd=tmp_path)
 
 
+@pytest.mark.every
 def test_what_needs_an_extra_says_which(commands: Path, tmp_path: Path) -> None:
     for command in ("demo", "takeover", "stress"):
         done = subprocess.run(

@@ -96,6 +96,7 @@ def wait_renewed(cluster: EtcdCluster, times: int = 3) -> None:
     wait_until(lambda: (found := record_of(cluster)) is not None and found.version >= until, PATIENCE, "renewals", 0.2)
 
 
+@pytest.mark.every
 def test_the_primary_dies(cluster: EtcdCluster, clients: Clients) -> None:
     was, generation = reign(cluster)
     assert was is not None

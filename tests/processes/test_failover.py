@@ -92,6 +92,7 @@ def test_a_stopped_backup_holds_nobody_up_for_longer_than_prepare_timeout(cluste
     assert not clients.drain().broken
 
 
+@pytest.mark.every
 def test_the_same_command_resumes_the_cluster_with_its_data(tmp_path: Path) -> None:
     cluster = LocalCluster(tmp_path / "cluster")
     with cluster, pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", cluster.ports[1])) as connection:

@@ -199,6 +199,7 @@ def test_one_node_three_and_one_again_under_load(machines: Machines) -> None:
     assert all(bodies.count(each) == 2 for each in bodies), "each transaction whole, and once"
 
 
+@pytest.mark.every
 @pytest.mark.timeout(600)
 def test_a_move_is_followed_and_what_cannot_be_is_refused(machines: Machines) -> None:
     machines.txha("init")

@@ -72,6 +72,7 @@ def resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
+@pytest.mark.every
 def test_publishers_wait_while_memory_is_short_and_a_consumer_ends_that(tmp_path: Path) -> None:
     with (
         LocalCluster(tmp_path / "c", 1, *MARKS) as cluster,

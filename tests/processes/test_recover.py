@@ -172,6 +172,7 @@ def test_what_only_a_damaged_node_holds_is_told_and_needs_consent(alone: Crash) 
     assert contents(alone.directory) == before
 
 
+@pytest.mark.every
 def test_killed_in_the_middle_and_run_again(alone: Crash) -> None:
     """The plan that was begun is finished, with what was said at first. No log is changed."""
     damage(alone, alone.alone, 1)

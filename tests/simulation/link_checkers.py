@@ -26,7 +26,7 @@ def beats(process: Process) -> bool:
 
 class LinkLife(Checker):
     """``turned`` is when each process has ended a turn last, by true time and by its clock; ``jumped_at``: when its
-    clock has gone ahead; ``linked_at``: since when it can reach each peer."""
+    clock has gone ahead; ``linked``: since when it can reach each peer, and which process of that."""
 
     promise = "P12"
 
@@ -35,16 +35,19 @@ class LinkLife(Checker):
         self._turned: dict[Process, tuple[float, float]] = {}
         self._listens_since: dict[Process, float] = {}
         self._jumped_at: dict[Process, float] = {}
-        self._linked_at: dict[tuple[Process, str], float] = {}
+        self._linked: dict[tuple[Process, str], tuple[float, Process | None]] = {}
 
     def linked(self, process: Process, greeting: Hello) -> None:
-        self._linked_at[process, greeting.node] = self.truth.cluster.world.now
+        cluster = self.truth.cluster
+        self._linked[process, greeting.node] = cluster.world.now, cluster.processes.get(greeting.node)
 
     def given_up(self, process: Process, peer: str) -> None:
         cluster = self.truth.cluster
         other = cluster.processes.get(peer)
         if not (beats(process) and (other is None or beats(other))):
             self.fail(f"{process.name} gives its link with {peer} up, and one of them knows no {BEATS_FEATURE}")
+        if other is not self._linked[process, peer][1]:
+            return  # what comes is another process's, which has not greeted yet
         silent = cluster.world.now - cluster.network.arrived.get((peer, process.name), -1e9)
         deadline = cluster.settings.link_deadline
         if cluster.world.now - self._jumped_at.get(process, -1e9) <= deadline:
@@ -65,7 +68,7 @@ class LinkLife(Checker):
         limit = cluster.settings.link_deadline * (1 + DRIFT) + LATEST
         for peer in process.core.linked if not process.core.failed else ():
             arrived = cluster.network.arrived.get((peer, process.name), -1e9)
-            if BEATS_FEATURE not in process.core.features[peer] or arrived <= self._linked_at[process, peer]:
+            if BEATS_FEATURE not in process.core.features[peer] or arrived <= self._linked[process, peer][0]:
                 continue  # the other end may not have dialled yet
             silent = now - max(arrived, self._listens_since[process])
             if silent > limit:

@@ -112,6 +112,7 @@ def plan(site: Site, how: str, status: int) -> dict[str, Any]:
     return dict(json.loads(answer.stdout))
 
 
+@pytest.mark.every
 def test_a_crash_of_everything_is_planned_and_settled(
     may_kill_nodes: None, postgresql: PostgreSQL, table: Table, tmp_path: Path
 ) -> None:

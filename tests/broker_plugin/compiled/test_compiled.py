@@ -71,6 +71,7 @@ def test_without_a_compiler_one_line_says_so_and_the_plain_modules_run(sources: 
     assert run(sources, LOOK).split()[0] == "pure"
 
 
+@pytest.mark.every
 def test_it_is_too_late_once_a_plain_module_has_been_loaded(sources: Path) -> None:
     run(sources, BUILD)
     late = "import ha.primary.watch\ntry:\n    c.use()\nexcept RuntimeError as error:\n    print(error)"

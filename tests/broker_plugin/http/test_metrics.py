@@ -135,6 +135,7 @@ def test_the_port_of_metrics_has_nothing_else(path: str, client: TestClient) -> 
     assert client.get("/health/live").status_code == 200
 
 
+@pytest.mark.every
 def test_a_hundred_thousand_queues() -> None:
     rows: list[Row] = [(f"queue-{number}", number, 1, 0, "/") for number in range(100_000)]
     text = text_of(queue_families(rows))

@@ -209,6 +209,7 @@ def test_every_flaw_of_a_broker_is_found(flaw: str) -> None:
     assert sum(found) >= 4, found
 
 
+@pytest.mark.every
 def test_the_time_to_judge_rises_no_faster_than_the_messages() -> None:
     """90,000 messages in large transactions, with a count for each: a look at all for each would take hours."""
     built = History(sessions=[Session("a", "consumer-a", 1, -1.0)])
