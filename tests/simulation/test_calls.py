@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.calls_run import CallsRun
 from tests.simulation.seeded import SEEDED, find
 
-SEEDS = 20
+SEEDS = 6
 
 
 def test_a_few_seeds_hold() -> None:

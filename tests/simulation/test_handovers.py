@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.handovers_run import HandoversRun
 from tests.simulation.seeded import SEEDED, find
 
-SEEDS = 20
+SEEDS = 6
 
 
 def test_a_few_seeds_hold() -> None:

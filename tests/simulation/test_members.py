@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.members_run import MembersRun
 from tests.simulation.seeded import SEEDED, find
 
-SEEDS = 20
+SEEDS = 8
 
 
 def test_a_few_seeds_hold() -> None:

@@ -10,7 +10,7 @@ from tests.simulation.releases import NEWER, OLDER, OLDEST, TODAY, understand
 from tests.simulation.seeded import SEEDED, find
 from txobserver.configuration import FEATURE_OF
 
-SEEDS = 12
+SEEDS = 6
 
 
 def test_a_few_seeds_hold() -> None:

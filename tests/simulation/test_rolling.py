@@ -15,7 +15,7 @@ from tests.support.since import feature_of_message
 from txobserver.actions import FLAG
 from txobserver.configuration import OPERATIONS
 
-SEEDS = 8
+SEEDS = 5
 
 
 def test_a_seed_is_upgraded_and_its_flag_raised() -> None:

@@ -15,10 +15,15 @@ from tests.simulation.faults import COMBINATIONS, KINDS, LOSSES
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, Seeded, find
 from tests.simulation.shrink import shrink
+from tests.support.cases import some_of
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 40
-CHUNK = 10
+SEEDS = 24
+CHUNK = 6
+FAULTS = [each for each in SEEDED if not each.rare]
+OF_EACH_PROMISE = {promise: fault for fault in reversed(FAULTS) for promise in fault.promises}
+IN_THE_SLICES = [each for number, each in enumerate(FAULTS) if number % 3 == 0 or each in OF_EACH_PROMISE.values()]
+"""Of the seeded faults: some of each promise; ``make every-case`` takes all but the rare ones."""
 
 
 def test_a_few_seeds_hold() -> None:
@@ -73,9 +78,13 @@ def test_no_seed_depends_on_how_strings_are_hashed() -> None:
     assert first == second and "30013" in first
 
 
+def test_the_slices_take_a_fault_of_each_promise() -> None:
+    promises = [{promise for fault in faults for promise in fault.promises} for faults in (FAULTS, IN_THE_SLICES)]
+    assert promises[0] == promises[1]
+
+
 @pytest.mark.timeout(900)
-@pytest.mark.slice
-@pytest.mark.parametrize("fault", [each for each in SEEDED if not each.rare], ids=lambda each: each.name)
+@pytest.mark.parametrize("fault", some_of(FAULTS, suite=[], slices=IN_THE_SLICES), ids=lambda each: each.name)
 def test_a_seeded_fault_is_found(fault: Seeded) -> None:
     """By the checker that it was meant for. The rare ones take longer: ``python -m tests.simulation seeded``."""
     found = find(fault, seeds=300, first=fault.first)

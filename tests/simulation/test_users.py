@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.seeded import SEEDED, find
 from tests.simulation.users_run import UsersRun
 
-SEEDS = 20
+SEEDS = 6
 
 
 def test_a_few_seeds_hold() -> None:
