@@ -22,7 +22,7 @@ from ha.membership.record import Record
 from ha.settings import Settings
 from txobserver.ids import Member
 
-NO_PEERS: Mapping[str, Collection[str]] = MappingProxyType({})
+NO_PEERS: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 class RecordKeeper:
@@ -49,7 +49,6 @@ class RecordKeeper:
         self._lease_seconds = settings.lease_seconds
         self._lease_until = sent_at + self._lease_seconds
         self._length = LeaseLength(settings, features)
-        self._shorter_by = 0.0
         self._sent_at = sent_at
         self._renewed_at = -math.inf
         self.in_flight: CompareAndSet | None = None
@@ -62,6 +61,7 @@ class RecordKeeper:
         self._release: str | None = None
         self._leave_to: frozenset[Member] = frozenset()
         self.members = MemberChanges(me, settings, emit)
+        self._shorter_by = self._length.shorter_by(self.counted(), sent_at)
 
     def holds(self, now: float) -> bool:
         """Whether the lease certainly still holds."""

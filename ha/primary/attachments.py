@@ -8,19 +8,16 @@ and it ends with the member attached and in step, or out of the ready set.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from ha.apply.applied import Applied
 from ha.apply.replica import Replica
 from ha.effects import Effect, Send
-from ha.membership.record_keeper import RecordKeeper
+from ha.membership.record_keeper import NO_PEERS, RecordKeeper
 from ha.messages.attaching import AttachmentRefused, Join
 from ha.primary.backup_session import BackupSession
 from txobserver.access import USERS_FEATURE
 from txobserver.ids import Member
 from txobserver.tx_buffer import TxBuffer
-
-NO_PEERS: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 class Attachments:

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
 
 from ha.apply.checkpointing import behind
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine, Send
 from ha.log_events import ClientsHandedOver, HandingOver, SuccessorRefused
-from ha.membership.record_keeper import RecordKeeper
+from ha.membership.record_keeper import NO_PEERS, RecordKeeper
 from ha.messages.election import HANDOVER_FEATURE, MOST_DRAINED, ClientsClosed, HandoverRefused
 from ha.primary.backups import Backups
 from ha.primary.drain import Drain
@@ -35,7 +34,6 @@ from ha.settings import Settings
 from txobserver.ids import Member
 from txobserver.ports.ledger import Host
 
-NO_PEERS: Mapping[str, Collection[str]] = MappingProxyType({})
 CHECKPOINT_TIMEOUTS = 10
 """How many times as long as a write a checkpoint may keep clients waiting: one that is slow, and ends, is no reason."""
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ha.effects import CompareAndSet
 from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
+from ha.messages.greeting import LEASE_FEATURE
 from ha.settings import Settings
 from txobserver.ids import Member
 
@@ -252,3 +253,14 @@ def test_discarded_while_an_addition_is_on_its_way(kept: Kept) -> None:
     assert D not in keeper.counted()
     keeper.add(D, 102.6)
     assert D in kept.wished().ready, "it lives after all"
+
+
+def test_from_its_first_turn_on_a_primary_counts_on_no_longer_lease_than_others_wait_for() -> None:
+    """What it tells others of its lease is asked for before it has looked at its clock."""
+    settings = Settings(lease_ttl=10.0, lease_before=4.0, renew_every=2.0, lease_drift=0.0)
+    features: dict[str, frozenset[str]] = {}
+    keeper = RecordKeeper(RECORD, 100.0, A, settings, lambda change: None, features)
+    assert keeper.serves_until == 104.0
+    assert keeper.holds(103.9) and not keeper.holds(104.0)
+    features.update({"b": frozenset({LEASE_FEATURE}), "c": frozenset({LEASE_FEATURE})})
+    assert keeper.holds(109.9) and keeper.serves_until == 110.0 and keeper.expired(110.0)
