@@ -146,14 +146,15 @@ class NodeCore(Node):
             self.linked.add(node)
             self.features[node] = features
             self.gone_since.pop(node, None)
-            self.beats.up(node, self.generation)
+            self.lease_length.linked(node, features)
+            self.beats.up(node, self.generation, self.now)
         else:
             self._unlinked(node, self.beats.down(node, self.now))
 
     def _unlinked(self, node: str, since: float) -> None:
         """It cannot be reached. Where a silent link was closed this is told twice, and the first time counts."""
         self.linked.discard(node)
-        self.features.pop(node, None)
+        self.lease_length.unlinked(node, self.features.pop(node, NO_FEATURES), since)
         since = self.gone_since.setdefault(node, since)
         if (following := self.following) and following.backup.primary == node:
             self.look(since)
@@ -167,6 +168,8 @@ class NodeCore(Node):
         """A message of a peer. One of a lower generation is refused."""
         if self.failed:
             return
+        if isinstance(message, Beat):  # it is about the link, whatever its sender knows of generations
+            self.beats.told(node, message)
         generation = message.generation
         if generation < self.generation:
             if not isinstance(message, AttachmentRefused | Outdated | HandoverRefused):
@@ -178,9 +181,7 @@ class NodeCore(Node):
                 self.emit(ReadRecord())
         if not is_member(self.record, node) or isinstance(self.role, Outside):
             return  # what a node says that was removed is of no account, whatever it was; it reads the record itself
-        if isinstance(message, Beat):
-            self.beats.told(node, message)
-        elif isinstance(message, Probe):
+        if isinstance(message, Probe):
             self.answer_probe(node, message, self._log_end())
         elif isinstance(message, ProbeReply):
             self.candidate.reply(message)

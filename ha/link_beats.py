@@ -14,11 +14,12 @@ a backup whose loop goes on beats, and has ``prepare_timeout``. One that is froz
 One way may be cut alone. The end that hears nothing says so on the way that is left (``Beat.unheard``) before it closes
 the link: the other end then knows since when it has not been heard, unless it was itself that was busy.
 
-How often a peer beats is known from its first beat on, which it says as soon as it has the link: before all else, so
-that who is heard at all on a link has said it (``frozen_before_its_first_beat``, ``a_peer_that_beats_seldom``).
+A core says its first beat as soon as it has the link: so who has become ready has said how often it beats, and is
+judged (``frozen_before_its_first_beat``, ``a_peer_that_beats_seldom``). Where only our own end is linked anew, the
+other one says nothing for that, and is judged by what has come before (``frozen_behind_one_end_of_a_link``).
 
-A peer that does not know ``BEATS_FEATURE`` is not judged, nor is one of which nothing has come on this link yet: for
-these the times of before hold.
+A peer that does not know ``BEATS_FEATURE`` is not judged, nor is one of which nothing has come lately: for these the
+times of before hold.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class LinkBeats:
         self._emit = emit
         self._watch: Watch | None = None
         self._heard_at: dict[str, float] = {}
+        self._came_at: dict[str, float] = {}
         self._every: dict[str, float] = {}
         self._unheard_by: set[str] = set()
         self._ticked_at = self._busy_until = self._spoke_at = -math.inf
@@ -54,12 +56,16 @@ class LinkBeats:
     def heard(self, peers: Collection[str], now: float) -> None:
         """Bytes have come from these peers."""
         for peer in peers:
+            self._came_at[peer] = now
             if BEATS_FEATURE in self._features.get(peer, ()):
                 self._heard_at[peer] = now
 
-    def up(self, peer: str, generation: int) -> None:
+    def up(self, peer: str, generation: int, now: float) -> None:
         """There is a link with this peer, to which nothing else has been said on it."""
+        self._unheard_by.discard(peer)
         if BEATS_FEATURE in self._features.get(peer, ()):
+            if now - self._came_at.get(peer, -math.inf) <= self._settings.link_deadline:
+                self._heard_at[peer] = now
             self._emit(Send(peer, Beat(generation, self._milliseconds)))
 
     def told(self, peer: str, beat: Beat) -> None:

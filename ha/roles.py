@@ -160,7 +160,7 @@ class Leading(Role):
     def __init__(self, node: Node, record: Record, sent_at: float) -> None:
         super().__init__(node)
         name, settings, emit = node.member.node, node.settings, node.emit
-        self.keeper = RecordKeeper(record, sent_at, node.member, settings, emit, node.features)
+        self.keeper = RecordKeeper(record, sent_at, node.member, settings, emit, node.lease_length)
         attachments = Attachments(name, record.generation, node.replica, self.keeper, emit, node.now, node.features)
         attachments.gone(node.gone_since)
         self.fanout = Star(attachments, node.replica, settings, emit)

@@ -9,7 +9,7 @@ earlier version can land no more.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -26,8 +26,8 @@ NO_PEERS: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 class RecordKeeper:
-    """Keeps the lease and carries out changes of the ready set. Times are the shell's monotonic seconds. ``features``:
-    of each peer that can be reached, what both sides know.
+    """Keeps the lease and carries out changes of the ready set. Times are the shell's monotonic seconds. ``length``
+    knows for how long other nodes wait.
 
     Many methods: one for each thing that is wished of the record, and for each that may become of a change.
     """
@@ -39,7 +39,7 @@ class RecordKeeper:
         me: Member,
         settings: Settings,
         emit: Callable[[Effect], None],
-        features: Mapping[str, Collection[str]] = NO_PEERS,
+        length: LeaseLength | None = None,
     ) -> None:
         self.record = record
         self.lost = False
@@ -48,7 +48,7 @@ class RecordKeeper:
         self._emit = emit
         self._lease_seconds = settings.lease_seconds
         self._lease_until = sent_at + self._lease_seconds
-        self._length = LeaseLength(settings, features)
+        self._length = length or LeaseLength(settings, NO_PEERS)
         self._sent_at = sent_at
         self._renewed_at = -math.inf
         self.in_flight: CompareAndSet | None = None
@@ -139,7 +139,7 @@ class RecordKeeper:
         if self.in_flight is not None or self.lost or self.released:
             return
         wanted = self._adds or self._removes or self.releasing or self.members.wanted
-        if not wanted and now - self._sent_at < self._settings.renew_every:
+        if not wanted and now - self._sent_at < self._length.renew_every(self._shorter_by):
             return
         ready = [m for m in self.record.ready if m not in self._removes]
         ready += sorted(m for m in self._adds if m not in ready)

@@ -132,9 +132,9 @@ def test_a_peer_that_beats_seldom_by_its_own_configuration_has_longer() -> None:
 def test_a_link_begins_with_a_beat() -> None:
     """So how often the peer beats is known before anything else comes: also of one that beats seldom."""
     said: list[Effect] = []
-    LinkBeats(SETTINGS, {"b": KNOWN, "old": frozenset()}, said.append).up("b", 7)
+    LinkBeats(SETTINGS, {"b": KNOWN, "old": frozenset()}, said.append).up("b", 7, 100.0)
     assert said == [Send("b", Beat(7, 200))]
-    LinkBeats(SETTINGS, {"b": KNOWN, "old": frozenset()}, said.append).up("old", 7)
+    LinkBeats(SETTINGS, {"b": KNOWN, "old": frozenset()}, said.append).up("old", 7, 100.0)
     assert len(said) == 1
 
 
@@ -201,3 +201,34 @@ def test_what_comes_at_the_end_of_a_long_step_has_come_then_and_not_later() -> N
     heard_at = rig.now
     rig.run(0.8)
     assert rig.down == [("b", heard_at)]
+
+
+def test_where_our_own_end_alone_is_linked_anew_the_peer_is_judged_by_what_came_before() -> None:
+    """``frozen_behind_one_end_of_a_link``: its own connection stands, and it says nothing for ours."""
+    rig = Rig()
+    rig.beats.down("b", rig.now)
+    rig.tick()
+    rig.beats.up("b", 7, rig.now)
+    linked_at = rig.now
+    rig.run(0.8)
+    assert rig.down == [("b", linked_at)]
+
+
+def test_of_what_came_long_before_a_link_nothing_follows() -> None:
+    rig = Rig()
+    rig.beats.down("b", rig.now)
+    rig.run(0.8)
+    rig.beats.up("b", 7, rig.now)
+    rig.run(5.0)
+    assert not rig.down
+
+
+def test_that_it_was_not_heard_was_said_of_the_link_before() -> None:
+    """``unheard_is_read_behind_the_end``: it comes by one socket, and the end by the other."""
+    rig = Rig()
+    rig.run(2.0, lambda: True)
+    rig.beats.down("b", rig.now)
+    rig.beats.told("b", Beat(7, 200, unheard=True))
+    rig.beats.up("b", 7, rig.now)
+    rig.run(2.0, lambda: True)
+    assert rig.beats.down("b", rig.now) == rig.now

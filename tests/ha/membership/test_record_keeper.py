@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from ha.effects import CompareAndSet
+from ha.membership.lease_length import LeaseLength
 from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.greeting import LEASE_FEATURE
@@ -259,7 +260,7 @@ def test_from_its_first_turn_on_a_primary_counts_on_no_longer_lease_than_others_
     """What it tells others of its lease is asked for before it has looked at its clock."""
     settings = Settings(lease_ttl=10.0, lease_before=4.0, renew_every=2.0, lease_drift=0.0)
     features: dict[str, frozenset[str]] = {}
-    keeper = RecordKeeper(RECORD, 100.0, A, settings, lambda change: None, features)
+    keeper = RecordKeeper(RECORD, 100.0, A, settings, lambda change: None, LeaseLength(settings, features))
     assert keeper.serves_until == 104.0
     assert keeper.holds(103.9) and not keeper.holds(104.0)
     features.update({"b": frozenset({LEASE_FEATURE}), "c": frozenset({LEASE_FEATURE})})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages.beats import BEATS_FEATURE
+from ha.messages.beats import BEATS_FEATURE, Beat
+from ha.messages.wire import decode
 from ha.node import LOOKING_SECONDS, NO_FEATURES
 from tests.support.memory_cluster import TURN, MemoryCluster, MemoryNode
 from tests.support.steps import answered, backups_of, declared, publish
@@ -81,6 +82,48 @@ def test_frozen_before_its_first_beat() -> None:
         publish(primary, "q", "m")
         answered(cluster, primary, "publish m")
         assert frozen.name not in listed(cluster) and cluster.now - began < RESUMED
+
+
+@pytest.mark.usefixtures("beating")
+def test_frozen_behind_one_end_of_a_link() -> None:
+    """The primary's own connection is reset and dialled anew; that of the backup stands, which says nothing for it."""
+    for rest in range(4):
+        cluster = declared("q", prepare_timeout=NEVER, silence=NEVER)
+        primary, (frozen, _) = cluster.primary, backups_of(cluster)
+        cluster.pause(2.0 + rest / 20)
+        primary.report(lambda primary=primary, frozen=frozen: primary.core.on_link(frozen.name, False))  # type: ignore[misc]
+        primary.link(frozen.name)
+        cluster.wire = [each for each in cluster.wire if each[0] != frozen.name]
+        cluster.frozen.add(frozen.name)
+        began = cluster.now
+        publish(primary, "q", "m")
+        answered(cluster, primary, "publish m")
+        assert frozen.name not in listed(cluster) and cluster.now - began < RESUMED
+
+
+@pytest.mark.usefixtures("beating")
+def test_the_first_that_is_said_on_a_link_is_a_beat() -> None:
+    cluster = MemoryCluster().settled()
+    primary, backup = cluster.primary, backups_of(cluster)[0]
+    primary.report(lambda: primary.core.on_link(backup.name, False))
+    cluster.wire.clear()
+    primary.link(backup.name)
+    first = next(
+        decode(data) for source, target, data in cluster.wire if (source, target) == (primary.name, backup.name)
+    )
+    assert isinstance(first, Beat) and first.every == 200
+
+
+@pytest.mark.usefixtures("beating")
+def test_beat_of_an_earlier_generation() -> None:
+    """``beat_of_an_earlier_generation``: a node that has not read the record yet says how seldom it beats."""
+    cluster = MemoryCluster().settled()
+    primary, backup = cluster.primary, backups_of(cluster)[0]
+    cluster.frozen.add(backup.name)
+    cluster.wire = [each for each in cluster.wire if each[0] != backup.name]
+    primary.report(lambda: primary.core.on_message(backup.name, Beat(primary.core.generation - 1, 5000)))
+    cluster.pause(2.0)
+    assert not any("nothing has come from" in line for line in primary.lines)
 
 
 @pytest.mark.usefixtures("beating")

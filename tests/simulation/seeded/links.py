@@ -38,7 +38,7 @@ def a_link_is_judged_from_the_first_beat_on(stack: ExitStack) -> None:
 
         return forgets
 
-    replace(stack, LinkBeats, "up", lambda original: lambda self, peer, generation: None)
+    replace(stack, LinkBeats, "up", lambda original: lambda self, peer, generation, now: None)
     replace(stack, LinkBeats, "heard", heard)
     replace(stack, LinkBeats, "down", down)
 
