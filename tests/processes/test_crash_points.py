@@ -1,8 +1,8 @@
 """A node that kills itself at each named point between two durable steps, in each of its roles, under load.
 
 One cluster and one load for all points; the last test drains it and judges the clients' record of the whole time. Each
-death is looked at: that it was the node's own, at that point, and in that role. The suite takes each role once
-(``IN_THE_SUITE``), and ``make every-case`` all of them.
+death is looked at: that it was the node's own, at that point, and in that role. The suite takes each role and each kind
+of point once (``IN_THE_SUITE``), and ``make every-case`` all of them.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ AS_FORMER_PRIMARY = ["truncate.segments-removed", "truncate.cut", "truncate.grou
 OF_COMMANDS = ("init", "discard", "recover", "settle", "rebuild", "archive")
 IN_THE_SUITE = {
     "joiner": ("log.written",),
-    "backup": ("checkpoint.committed",),
-    "primary": ("log.synced", "cas.committed"),
-    "with a new store": ("store.identity-synced",),
+    "backup": ("segment.header-synced", "reclaim.segment-removed"),
+    "primary": ("checkpoint.before-commit", "cas.committed"),
+    "with a new store": ("store.identity-synced", "reset.segments-removed"),
     "former primary": ("truncate.cut",),
 }
 FLOOD = "flood"
