@@ -139,7 +139,7 @@ def test_an_installed_cluster_commits_a_transaction(commands: Path, tmp_path: Pa
         assert cores(commands, tmp_path) == ["pure"]
 
 
-@pytest.mark.slice
+@pytest.mark.every
 @pytest.mark.timeout(1500)
 def test_with_a_compiler_the_installed_nodes_run_compiled(sdist: Path, tmp_path: Path) -> None:
     wheel, _ = build_wheel(sdist, tmp_path / "wheel")

@@ -210,7 +210,7 @@ ENDS: dict[str, Callable[[Copy], None]] = {
 CHECKPOINTS = [
     pytest.param(False, 3, id="fast checkpoints, each third step"),
     pytest.param(True, 16, id="slow checkpoints, each sixteenth step"),
-    pytest.param(False, 1, id="fast checkpoints", marks=pytest.mark.slice),
+    pytest.param(False, 1, id="fast checkpoints", marks=pytest.mark.every),
     pytest.param(True, 1, id="slow checkpoints", marks=pytest.mark.slice),
 ]
 """Whether they are slow, and which steps are taken. A copy with slow checkpoints takes many more turns."""
