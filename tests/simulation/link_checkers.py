@@ -15,8 +15,6 @@ UNREAD = 0.02
 """Seconds in which what has arrived may not have been read yet by a process that runs"""
 DRIFT = 0.03
 """By which clocks differ, as a fraction, and some more"""
-LATELY = 0.1
-"""Seconds before a link: what came then shows that the other end had dialled, and may stay where it is"""
 LATEST = 0.15
 """Seconds behind the deadline in which a node that runs must have given a silent link up"""
 
@@ -70,9 +68,8 @@ class LinkLife(Checker):
         limit = cluster.settings.link_deadline * (1 + DRIFT) + LATEST
         for peer in process.core.linked if not process.core.failed else ():
             arrived = cluster.network.arrived.get((peer, process.name), -1e9)
-            linked_at = self._linked[process, peer][0]
-            if BEATS_FEATURE not in process.core.features[peer] or arrived <= linked_at - LATELY:
-                continue  # the other end may not have dialled yet
-            silent = now - max(arrived, linked_at, self._listens_since[process])
+            if BEATS_FEATURE not in process.core.features[peer] or arrived <= self._linked[process, peer][0]:
+                continue  # the other end may not have dialled yet: what has come is its greeting
+            silent = now - max(arrived, self._listens_since[process])
             if silent > limit:
                 self.fail(f"{process.name} keeps its link with {peer}, of which nothing has come for {silent:.3f} s")
