@@ -23,7 +23,7 @@ def a_silent_link_is_never_given_up(stack: ExitStack) -> None:
     replace(stack, LinkBeats, "_silent", lambda original: lambda self, peer, now: False)
 
 
-@seeded("P12")
+@seeded("P12", rare=True)
 def a_link_is_judged_from_the_first_beat_on(stack: ExitStack) -> None:
     """Which comes when it is due, and not as soon as there is the link."""
 

@@ -43,7 +43,7 @@ def lease_margin_dropped(stack: ExitStack) -> None:
     replace(stack, RecordKeeper, "__init__", make)
 
 
-@seeded("P10", mixed=True)
+@seeded("P10", rare=True, mixed=True)
 def the_whole_lease_is_counted_on_beside_an_earlier_version(stack: ExitStack) -> None:
     """Whose nodes wait for less."""
     replace(stack, LeaseLength, "shorter_by", lambda original: lambda self, others, now: 0.0)
