@@ -181,6 +181,8 @@ class NodeCore(Node):
                 self.emit(ReadRecord())
         if not is_member(self.record, node) or isinstance(self.role, Outside):
             return  # what a node says that was removed is of no account, whatever it was; it reads the record itself
+        if isinstance(message, Beat):
+            return
         if isinstance(message, Probe):
             self.answer_probe(node, message, self._log_end())
         elif isinstance(message, ProbeReply):
