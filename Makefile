@@ -37,8 +37,8 @@ slices: install ## Fixed slices of the long runs: seeds, seeded faults, rounds o
 	@bash tests/system_packages.sh
 	@bash tests/run_slices.sh
 
-every-case: install ## What make test leaves out of the tests of real nodes and Spark: crash points, hung disks, crashes; 45 minutes
-	@echo "== every case, where the suite takes some"
+every-case: install ## What make test leaves out of the tests of real nodes and Spark: crash points, hung disks, crashes
+	@echo "== every case: what make test leaves out, and what stands beside it"
 	@bash tests/system_packages.sh
 	@$(VENV)/bin/python -m pytest -m "not standalone and not image" $$(grep -rlE --include='test_*.py' 'some_of\(|mark\.every' tests python_tests)
 

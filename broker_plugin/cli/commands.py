@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Abort
 from typer._click.exceptions import NoArgsIsHelpError, UsageError
 
 from broker_plugin.cli.access import definitions, limits, members, permissions, policies, users, vhosts
@@ -268,7 +267,7 @@ def _carry_out() -> None:
         asked = error.ctx.command_path if error.ctx is not None else "txha"
         say(f"txha: {message[0].lower()}{message[1:]}; see `{asked} --help`", beside=True)
         raise SystemExit(error.exit_code) from None
-    except Abort:
+    except typer.Abort:
         say("txha: aborted", beside=True)
         raise SystemExit(1) from None
     raise SystemExit(status or 0)

@@ -9,8 +9,7 @@ earlier version can land no more.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -19,10 +18,9 @@ from ha.membership.belonging import objection_to
 from ha.membership.lease_length import LeaseLength
 from ha.membership.member_changes import MemberChanges
 from ha.membership.record import Record
+from ha.messages.greeting import NO_PEERS
 from ha.settings import Settings
 from txobserver.ids import Member
-
-NO_PEERS: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 class RecordKeeper:

@@ -6,7 +6,8 @@ newest that both know. What came into one version later is a *feature* with a na
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -26,6 +27,8 @@ FEATURES: frozenset[str] = frozenset(
     {CALLS_FEATURE, USERS_FEATURE, BEATS_FEATURE, CERTIFICATES_FEATURE, HANDOVER_FEATURE, MEMBERS_FLAG, LEASE_FEATURE}
 )
 """What this version of txha knows beside the newest version of the protocol."""
+NO_PEERS: Mapping[str, frozenset[str]] = MappingProxyType({})
+"""The features of each peer that can be reached, where none can"""
 INTRODUCTIONS = "introductions"
 """A feature of a node's door for clients, which the core does not know: other nodes may say there where a client comes
 from that they pass on."""

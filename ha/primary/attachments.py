@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from ha.apply.applied import Applied
 from ha.apply.replica import Replica
 from ha.effects import Effect, Send
-from ha.membership.record_keeper import NO_PEERS, RecordKeeper
+from ha.membership.record_keeper import RecordKeeper
 from ha.messages.attaching import AttachmentRefused, Join
+from ha.messages.greeting import NO_PEERS
 from ha.primary.backup_session import BackupSession
 from txobserver.access import USERS_FEATURE
 from txobserver.ids import Member

@@ -25,8 +25,9 @@ from ha.apply.checkpointing import behind
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine, Send
 from ha.log_events import ClientsHandedOver, HandingOver, SuccessorRefused
-from ha.membership.record_keeper import NO_PEERS, RecordKeeper
+from ha.membership.record_keeper import RecordKeeper
 from ha.messages.election import HANDOVER_FEATURE, MOST_DRAINED, ClientsClosed, HandoverRefused
+from ha.messages.greeting import NO_PEERS
 from ha.primary.backups import Backups
 from ha.primary.drain import Drain
 from ha.primary.primary import Primary

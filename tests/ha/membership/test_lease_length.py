@@ -37,7 +37,7 @@ def test_this_version_says_that_it_waits() -> None:
     assert LEASE_FEATURE in FEATURES
 
 
-def test_the_least_that_anybody_waits_for_counts() -> None:
+def test_the_least_that_a_node_waits_for_counts() -> None:
     length = Linked(b=KNOWS)
     assert length.shorter_by([], 10.0) == length.shorter_by([B], 10.0) == 0
     length.up("c", EARLIER)

@@ -33,9 +33,9 @@ def lease_never_ends(stack: ExitStack) -> None:
 def lease_margin_dropped(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def init(
-            self: RecordKeeper, record: Any, sent_at: float, me: Any, settings: Settings, emit: Any, *features: Any
+            self: RecordKeeper, record: Any, sent_at: float, me: Any, settings: Settings, emit: Any, *length: Any
         ) -> None:
-            original(self, record, sent_at, me, settings, emit, *features)
+            original(self, record, sent_at, me, settings, emit, *length)
             self._lease_seconds = settings.lease_ttl * 1.3
 
         return init
