@@ -22,6 +22,7 @@ from python_tests.harness.stress.command import run_judge
 from python_tests.harness.stress.faults import FAULTS
 from python_tests.harness.stress.record import Recorder, read_history
 from python_tests.harness.stress.results import BAD_INPUT, BROKEN, HELD, NOT_PROVEN
+from python_tests.harness.stress.store_faults import STORE_FAULTS
 from python_tests.harness.waiting import wait_until
 from tests.python_tests.model_broker import FLAWS, Run
 from tests.support.cases import some_of
@@ -65,7 +66,8 @@ OFTEN = ("--set", "store.checkpoint_seconds=0.5")
 @pytest.mark.slice
 def test_every_kind_of_fault_hits_real_nodes_and_every_promise_holds(tmp_path: Path) -> None:
     """Those of processes and networks, and a full disk; the others have tests of their own."""
-    kinds = [kind for kind in FAULTS if kind not in ("rolling", *DISK, "clock-jump", *RECORD)] + ["rolling"]
+    elsewhere = {"rolling", *DISK, "clock-jump", *RECORD, *(fault.kind for fault in STORE_FAULTS)}
+    kinds = [kind for kind in FAULTS if kind not in elsewhere] + ["rolling"]
     found, place = run_of(tmp_path, a_schedule(tmp_path / "schedule.toml", kinds)), tmp_path / "run"
     assert {each["kind"]: each["hit"] for each in found["injections"]} == dict.fromkeys(kinds, True)
     verdict = judge(read_history(place / "history.parquet"), Queues().outputs)
