@@ -63,6 +63,10 @@ _UNFOUND = ("errors resolving", "DNS resolution failed")
 """What gRPC says of a call that it could not send"""
 _UNHEARD = "Endpoint closing"
 """What it says in that where it has given up to wait for the other end: of a member that is frozen, or cut off"""
+_UNWRAPPED = "Unwrap failed"
+"""What it says in that where TLS was agreed on at this end, and the other end then refused it: this certificate"""
+_SHUT = ("Socket closed", "onnection reset")
+"""What it says in that where the other end was reached and hung up, as etcd does without a word where it wants TLS"""
 
 
 class NoAnswer(NamedTuple):
@@ -284,6 +288,16 @@ def _whose(place: EtcdPlace) -> Any:
     return wire.RangeRequest(key=place.key, count_only=True, serializable=True)
 
 
+def _unreached(said: str) -> str:
+    if any(word in said for word in ("andshake", "SSL", "certificate")):
+        return "agrees on no TLS"
+    if _UNWRAPPED in said:
+        return "takes no such certificate of this node"
+    if any(word in said for word in _SHUT):
+        return "closes the connection: it may want TLS"
+    return "cannot be reached"
+
+
 def judged(error: grpc.RpcError) -> NoAnswer:
     """What this error of gRPC means."""
     code, said = error.code(), error.details() or ""
@@ -298,8 +312,7 @@ def judged(error: grpc.RpcError) -> NoAnswer:
     if said.startswith(_UNREACHED):
         if _UNHEARD in said:
             return NoAnswer("gives no answer in time", made=False, broken=True)
-        tls = any(word in said for word in ("andshake", "SSL", "certificate"))
-        return NoAnswer("agrees on no TLS" if tls else "cannot be reached", made=False, broken=True)
+        return NoAnswer(_unreached(said), made=False, broken=True)
     if code in _LASTING:
         return NoAnswer(f"refuses: {said.removeprefix('etcdserver: ')}", made=False, lasting=True)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
