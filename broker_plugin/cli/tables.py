@@ -66,18 +66,23 @@ def users_table(users: list[dict[str, Any]]) -> None:
     _texts(("user", "tags"), ((user["name"], ", ".join(user["tags"])) for user in users))
 
 
+_MEMBER_IS = ("reached", "primary", "ready", "counts")
+
+
 def members_table(node: str, found: dict[str, Any]) -> None:
     """One row a member; then what is so of all of them. ``node``: which one says so."""
     said = (
-        (row["name"], shown(row["host"], row["port"]), *(_yes(row[key]) for key in ("primary", "ready", "counts")))
+        (row["name"], shown(row["host"], row["port"]), *(_yes(row[key]) for key in _MEMBER_IS))
         for row in found["members"]
     )
-    _texts(("member", "address", "primary", "ready", "counts"), said)
+    _texts(("member", "address", *_MEMBER_IS), said)
     if found["in_record"]:
         where = f"change {found['change']} of the members in the record"
     else:
         where = f"by the file of {node}: the record does not say who is a member"
     say(f"{where}; min_ready is {found['min_ready']}")
+    if unreached := [row["name"] for row in found["members"] if not row["reached"]]:
+        say(f"{node} does not reach {', '.join(unreached)}: is it down, or at another address?")
     for store in found["removed_stores"]:
         say(f"refused until it is discarded: the store {store}")
 

@@ -56,7 +56,7 @@ def _nodes_of(core: NodeCore) -> Sequence[ClusterNode]:
 def members_shown(core: NodeCore) -> dict[str, Any]:
     """Who is a member, as this node knows it: by the record, or by its own file where the record does not say.
 
-    ``change``: the number of the last change of the members, 0 where there was none.
+    ``change``: the number of the last change of the members, 0 where there was none. ``reached``: from this node.
     """
     record, membership = core.record, membership_of(core.record)
     ready = dict(record.ready) if record is not None else {}
@@ -64,7 +64,8 @@ def members_shown(core: NodeCore) -> dict[str, Any]:
 
     def row(node: ClusterNode) -> dict[str, Any]:
         counts = membership is None or node.counts
-        return {"name": node.name, **_at(node), "ready": node.name in ready, "counts": counts}
+        reached = node.name in core.linked or node.name == core.member.node
+        return {"name": node.name, **_at(node), "reached": reached, "ready": node.name in ready, "counts": counts}
 
     return {
         "in_record": membership is not None,

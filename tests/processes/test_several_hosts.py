@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import ssl
 import sys
@@ -18,7 +19,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "several_hosts.md"
 SYSTEMCTL = ROOT / "python_tests" / "harness" / "hosts" / "systemctl.py"
 NAMES = ("db1", "db2", "db3")
-ADDRESSES = ("192.0.2.11", "192.0.2.12", "192.0.2.13")
+"""What the page calls each host: the fourth is told apart"""
+ADDRESSES = ("192.0.2.11", "192.0.2.12", "192.0.2.13", "192.0.2.14")
 GATEWAY = "192.0.2.1"
 
 
@@ -71,20 +73,24 @@ def test_each_command_of_the_page() -> None:
     every = list(blocks(PAGE))
     shell = re.findall(r"^```sh$", PAGE.read_text(), re.MULTILINE)
     assert len(every) == len(shell) > 10, "each block says where it is run"
-    with hosts(NAMES, ADDRESSES, GATEWAY) as listed:
+    with hosts((*NAMES, "db4"), ADDRESSES, GATEWAY) as listed:
         made = {host.name: host for host in listed}
         for host in listed:
             prepare(host)
+        run_block(every[0]._replace(where=("db4",)), made, ROOT)  # it is installed as the others are
         for block in every:
-            run_block(block, made, ROOT)
+            run_block(block if block.where else block._replace(where=NAMES), made, ROOT)
             if "--ready" in block.script:
                 commit_and_look(made, block)
         assert primary(made) == "db2"
+        members = json.loads(made["db2"].run("txha member list --json --config /etc/txha/node-2.toml"))["members"]
+        assert sorted((each["name"], each["ready"]) for each in members) == [(f"node-{n}", True) for n in (1, 2, 3, 4)]
 
 
 def commit_and_look(made: dict[str, Host], block: Block) -> None:
     """Each node is ready, by the page's own look; the page's client commits, and that is there."""
-    for host in made.values():
-        host.run(block.script.replace("&& break", "&& exit 0") + "exit 1")
+    look = block.script[block.script.index("for look in ") :].replace("&& break", "&& exit 0")
+    for name in block.where or NAMES:
+        made[name].run(look + "exit 1")
     the_page_s_program(made["db1"])
     assert drained(made["db1"]) == [b"42"]

@@ -23,7 +23,7 @@ class Core:
     """Stands for the core of node a. ``answers``: what it tells of each change."""
 
     def __init__(self, record: Record | None, *answers: str | None, min_ready: int = 2) -> None:
-        self.record, self.member = record, A
+        self.record, self.member, self.linked = record, A, {"b"}
         self.settings = Settings(min_ready=min_ready, follow_members=True)
         self.founding = (ClusterNode("a", "fa", 1), ClusterNode("z", "fz", 9))
         self.asked: list[MemberChange] = []
@@ -45,7 +45,7 @@ def test_the_record_says_who_is_a_member_and_the_file_until_it_does() -> None:
     shown = members_shown(core)
     rows = [{"host": f"h{name}", "port": port, "name": name} for port, name in enumerate("abc", 1)]
     for row, ready in zip(rows, (True, True, False), strict=True):
-        row |= {"ready": ready, "counts": ready, "primary": row["name"] == "a"}
+        row |= {"ready": ready, "counts": ready, "primary": row["name"] == "a", "reached": row["name"] != "c"}
     assert shown == {"in_record": True, "change": 7, "members": rows, "min_ready": 1, "removed_stores": ["d/d1"]}
     core = Core(UNSAID)
     shown = members_shown(core)

@@ -6,6 +6,7 @@ import pytest
 
 from broker_plugin.cli.access.members import read_address
 from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.tables import members_table
 from tests.support.commands import txha_here
 
 
@@ -40,3 +41,13 @@ def test_no_name(words: tuple[str, ...]) -> None:
 def test_a_name_that_cannot_be_read_is_refused() -> None:
     found = txha_here("member", "add", "d\nERROR", "h:1", "--dir", "nowhere")
     assert found.returncode == 2 and "can be printed" in found.stderr and found.stderr.count("\n") == 1
+
+
+def test_a_member_that_is_not_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"host": "h", "port": 1, "primary": False, "ready": False, "counts": False}
+    rows = [row | {"name": name, "reached": name != "b"} for name in "abc"]
+    found = {"members": rows, "in_record": True, "change": 1, "min_ready": 1, "removed_stores": []}
+    members_table("a", found)
+    assert "a does not reach b: is it down, or at another address?" in capsys.readouterr().out
+    members_table("a", found | {"members": [rows[0], rows[2]]})
+    assert "does not reach" not in capsys.readouterr().out
