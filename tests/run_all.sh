@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The linters and the whole suite in four lanes side by side: three of what mostly waits for real processes, and what
-# computes, which makes room for the others. Where the core is compiled, from these sources, its own tests run on the
+# The linters and the whole suite in five lanes side by side: three of what mostly waits for real processes, and two of
+# what computes, which make room for the others. Where the core is compiled, from these sources, its own tests run on the
 # compiled one, and plain only those that the compiled one cannot take. The exit status is 0 if everything passed.
 set -uo pipefail
 . tests/lanes.sh
@@ -14,6 +14,11 @@ computes() {
   local status=0 waits=("${processes[@]}" "${commands[@]}" "${clients[@]}")
   make --no-print-directory lint || status=1
   "$python" -m pytest tests "${waits[@]/#/--ignore=}" "${core[@]/#/--ignore=}" || status=1
+  return "$status"
+}
+
+of_the_core() {
+  local status=0
   if compiled; then
     echo "== the tests of the core, compiled"
     TXHA_CORE=compiled "$python" -m pytest -m "not plain and not fuzz and not slice and not every" "${core[@]}" || status=1
@@ -29,5 +34,6 @@ computes() {
 lane "clients of real nodes, Spark" "$python" -m pytest "${clients[@]}"
 lane "commands, packages" "$python" -m pytest "${commands[@]}"
 computing "what computes" computes
+computing "the core" of_the_core
 shown "real nodes; the other lanes are told afterwards" "$python" -m pytest "${processes[@]}"
 lanes_end
