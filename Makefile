@@ -19,7 +19,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $(STAMP)
 
 $(COMPILED): $(STAMP) $(shell find txobserver ha broker_plugin recovery/pipeline/rows/walker.py -name '*.py')
-	@echo "== compiling the hot path (half a minute)"
+	@echo "== compiling the hot path (a minute or two)"
 	@$(VENV)/bin/python -m broker_plugin.compiled.build
 	@touch $@
 

@@ -5,21 +5,22 @@ set -uo pipefail
 . tests/lanes.sh
 core=(tests/broker_plugin/amqp tests/ha)
 rest=(tests/simulation tests/recovery/store)
-spark=(python_tests/suites/spark_queues)
-stress=(tests/python_tests/harness/commands)
+commands=(tests/python_tests/harness/commands tests/python_tests/harness/stress tests/broker_plugin/cli tests/packaging)
+clients=(tests/recovery/pipeline python_tests)
 
 computes() {
   local status=0 core_of=pure
   compiled && core_of=compiled
-  TXHA_CORE=$core_of "$python" -m pytest -m slice "${core[@]}" || status=1
-  "$python" -m pytest -m slice "${rest[@]}" || status=1
+  TXHA_CORE=$core_of "$python" -m pytest -m "$slice" "${core[@]}" || status=1
+  "$python" -m pytest -m "$slice" "${rest[@]}" || status=1
   return "$status"
 }
 
+slice="slice and not every"
 computing "recorded programs, each step of a copy, seeds and seeded faults, each page of a damaged store" computes
-others=("${core[@]}" "${rest[@]}" "${spark[@]}" "${stress[@]}")
-lane "queues on Spark" "$python" -m pytest -m slice "${spark[@]}"
-lane "rounds of stress" "$python" -m pytest -m slice "${stress[@]}"
+others=("${core[@]}" "${rest[@]}" "${clients[@]}" "${commands[@]}")
+lane "clients of real nodes, Spark" "$python" -m pytest -m "$slice" "${clients[@]}"
+lane "rounds of stress, commands, packages" "$python" -m pytest -m "$slice" "${commands[@]}"
 shown "real processes; the other lanes are told afterwards" \
-  "$python" -m pytest -m slice tests python_tests "${others[@]/#/--ignore=}"
+  "$python" -m pytest -m "$slice" tests "${others[@]/#/--ignore=}"
 lanes_end

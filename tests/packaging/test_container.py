@@ -21,6 +21,8 @@ from recovery.store.store import CLOSE_SECONDS
 from tests.packaging import dockerfile
 from tests.packaging.composed import ROOT, TXHA, Composed
 
+pytestmark = pytest.mark.slice
+
 PASSWORD = "5b1f0c6e-not-to-be-found"
 
 

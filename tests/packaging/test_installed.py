@@ -19,6 +19,8 @@ from python_tests.harness.cluster import free_base_port
 from tests.packaging.installed import ROOT, build_sdist, build_wheel, install, run
 from txobserver.release import VERSION
 
+pytestmark = pytest.mark.slice
+
 NO_COMPILER = {"CC": "/nonexistent/cc"}
 SHIPPED = ("txha", "broker_plugin", "ha", "recovery", "txobserver", "python_tests/harness")
 """Folders of which every module is in the wheel"""

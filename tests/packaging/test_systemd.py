@@ -18,6 +18,8 @@ from recovery.store.store import CLOSE_SECONDS
 from tests.packaging.composed import ROOT, TXHA, Composed
 from tests.packaging.test_container import connect
 
+pytestmark = pytest.mark.slice
+
 UNIT = ROOT / "packaging" / "txha@.service"
 AS_ROOT = {"fchown"}
 """SQLite gives a journal to the owner of its database, where it runs as root, as tests may"""

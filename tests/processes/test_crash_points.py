@@ -27,6 +27,8 @@ from recovery.store.crash_points import CRASH_POINTS
 from recovery.store.segment import segment_firsts
 from tests.support.cases import some_of
 
+pytestmark = pytest.mark.slice
+
 SETTINGS = (
     *("store.segment_bytes=40000", "store.checkpoint_seconds=0.3", "store.retention_seconds=1"),
     "timing.prepare_timeout=20",  # a backup that is stopped for a while stays in the ready set

@@ -25,6 +25,8 @@ from tests.broker_plugin.amqp.raw_client import RawClient, show
 from tests.broker_plugin.coordination.test_renewing_process import is_gone
 from tests.processes.test_coordination_hangs import coordination_process_of
 
+pytestmark = pytest.mark.slice
+
 LEASE = 3.0
 TIMING = (f"timing.lease_ttl={LEASE:g}", "timing.hung_after=2.9")
 HOLDS = (

@@ -16,6 +16,8 @@ from python_tests.harness.stress.syncs import Disks, Kind
 from python_tests.harness.waiting import wait_until
 from tests.support.cases import some_of
 
+pytestmark = pytest.mark.slice
+
 SECONDS = 60.0
 HOURS = 36_000.0
 

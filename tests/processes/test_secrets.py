@@ -20,6 +20,8 @@ from tests.broker_plugin.http.routes import test_tags
 from tests.processes.test_http import Door
 from tests.processes.test_users import taken_over, users
 
+pytestmark = pytest.mark.slice
+
 BOSS, LATER = "correct-horse-of-boss", "battery-of-boss-later"
 BY_HTTP, BY_FILE, HTTP_FILE = "staple-of-eve", "clip-of-ann", "pin-of-joe"
 WRONG_AMQP, WRONG_HTTP, WRONG_COMMAND = "wrong-guess-amqp", "wrong-guess-http", "wrong-guess-command"

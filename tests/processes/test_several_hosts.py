@@ -15,6 +15,8 @@ from python_tests.harness.hosts.host import Host, hosts, why_not
 from python_tests.harness.hosts.page import Block, blocks, run_block
 from tests.python_tests.harness.stress.surroundings import in_own_surroundings
 
+pytestmark = pytest.mark.slice
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "several_hosts.md"
 SYSTEMCTL = ROOT / "python_tests" / "harness" / "hosts" / "systemctl.py"

@@ -23,6 +23,8 @@ from python_tests.harness.waiting import wait_until
 from recovery.store.lmdb_state import read_meta
 from recovery.store.segment import segment_firsts
 
+pytestmark = pytest.mark.slice
+
 SETTINGS = ("store.segment_bytes=40000", "store.checkpoint_seconds=0.3", "store.retention_seconds=0.5")
 """A node that comes with an empty store finds the beginning of the log gone, and is sent a snapshot"""
 PATIENT = ("timing.prepare_timeout=30",)

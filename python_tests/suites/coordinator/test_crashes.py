@@ -28,6 +28,8 @@ from python_tests.suites.coordinator.transfer import KILLED, ORDER_OF_STEPS, WOR
 from recovery.coordinator.steps import STEPS
 from tests.support.cases import some_of
 
+pytestmark = pytest.mark.slice
+
 CASES = {
     Case(COORDINATOR, "messages published"): WAITING,
     Case(COORDINATOR, "broker prepared"): WAITING,

@@ -18,6 +18,8 @@ from tests.coordinator_model.pg_programs import GIDS, SETUP, SETUP_OF_ROLES, Run
 from tests.coordinator_model.pg_server import Server
 from tests.support.cases import some_of
 
+pytestmark = pytest.mark.slice
+
 PROGRAMS = int(os.environ.get("TXHA_FAKE_PROGRAMS", "150"))
 CRASHING = int(os.environ.get("TXHA_FAKE_CRASHES", "8"))
 """Programs in which the server crashes; the suite takes the first, and ``make every-case`` all."""

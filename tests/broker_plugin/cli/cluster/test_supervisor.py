@@ -19,6 +19,8 @@ from broker_plugin.cli.cluster.plan import plan_cluster
 from python_tests.harness.cluster import free_base_port
 from tests.broker_plugin.cli.supervision import Supervised, runs, until
 
+pytestmark = pytest.mark.slice
+
 
 def test_nodes_are_started_announced_and_ended(tmp_path: Path) -> None:
     with Supervised(tmp_path / "c", "--set=timing.lease_ttl=7") as cluster:

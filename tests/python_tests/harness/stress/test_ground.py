@@ -21,6 +21,8 @@ from python_tests.harness.stress.network import CLIENTS, Impairment, Namespaces,
 from python_tests.harness.waiting import wait_until
 from tests.python_tests.harness.stress.surroundings import in_own_surroundings
 
+pytestmark = pytest.mark.slice
+
 PORT = 7001
 ECHO = """
 import asyncio, sys

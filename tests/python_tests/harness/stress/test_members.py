@@ -36,6 +36,8 @@ from python_tests.harness.stress.store_faults import (
 from python_tests.harness.waiting import wait_until
 from tests.python_tests.harness.stress.surroundings import in_own_surroundings
 
+pytestmark = pytest.mark.slice
+
 PATIENCE = 60.0
 ETCDCTL = ("etcdctl", "--command-timeout=2s", "--dial-timeout=2s")
 

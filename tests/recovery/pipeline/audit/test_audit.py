@@ -29,6 +29,8 @@ from tests.recovery.pipeline.events import STORY, write_node
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slice
+
 EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "summarize_logs.py"
 
 

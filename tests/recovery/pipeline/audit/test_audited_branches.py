@@ -19,6 +19,8 @@ from txobserver.events import DtxPrepare, GlobalDecision, GlobalForget
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slice
+
 
 def found(spark: SparkSession, run: ClusterRun, first: int) -> set[tuple[str, str]]:
     """What is found in the longest log from this position on: names, and global transactions."""

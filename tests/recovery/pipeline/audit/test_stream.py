@@ -6,6 +6,8 @@ import pytest
 
 from recovery.pipeline.audit.stream import Reach, Span, Zone, stream_of
 
+pytestmark = pytest.mark.slice
+
 
 def reaches(*spans: Span) -> dict[str, Reach]:
     return {reach.node: reach for reach in stream_of(spans).reaches}

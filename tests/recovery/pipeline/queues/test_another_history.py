@@ -25,6 +25,8 @@ from recovery.pipeline.queues.queue_intake import QueueIntake
 from recovery.pipeline.queues.source import QueueReader
 from tests.processes.crashed import status_of, txha
 
+pytestmark = pytest.mark.slice
+
 QUEUE = "orders"
 OLD, NEW = [f"old-{number}" for number in range(30)], [f"new-{number}" for number in range(10)]
 

@@ -24,6 +24,8 @@ from tests.recovery.pipeline.queues.conftest import Query, drained
 from txobserver.outcomes import BranchOutcome, GlobalState
 from txobserver.xid import Global
 
+pytestmark = pytest.mark.slice
+
 
 def in_doubt(query: Query) -> int:
     with DtxConnection(*query.options.hosts) as broker:

@@ -16,6 +16,8 @@ from recovery.pipeline.queues.names import Batch
 from recovery.pipeline.queues.sink import Written, write
 from tests.recovery.pipeline.queues.conftest import SETTINGS, Query, drained
 
+pytestmark = pytest.mark.slice
+
 DURABLE, TRANSIENT, FANOUT = "durable", "transient", "both"
 ROWS = (("one", "", DURABLE), ("two", "", TRANSIENT), ("three", FANOUT, ""))
 """Bodies, exchanges, routing keys"""

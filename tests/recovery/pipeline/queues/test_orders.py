@@ -20,6 +20,8 @@ from tests.support.servers import running_postgresql
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slice
+
 SCRIPT = Path(__file__).parents[4] / "docs" / "examples" / "orders_to_queues.py"
 COUNTRIES = ("de", "fr")
 

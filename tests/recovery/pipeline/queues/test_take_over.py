@@ -23,6 +23,8 @@ from tests.recovery.pipeline.queues.conftest import SETTINGS
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
+pytestmark = pytest.mark.slice
+
 QUEUE, TOKEN, PATIENCE, ROOM = "orders", "settlement", 60.0, 10
 SETTLEMENT = Xid(FORMAT, f"settle.{TOKEN}".encode(), b"")
 

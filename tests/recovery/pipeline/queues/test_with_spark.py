@@ -24,6 +24,8 @@ from tests.recovery.pipeline.queues.conftest import drained
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slice
+
 PAGE = Path(__file__).parents[4] / "docs" / "spark_queues.md"
 
 

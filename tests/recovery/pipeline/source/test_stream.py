@@ -24,6 +24,8 @@ from txobserver.events import Delivered
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slice
+
 END = sum(map(len, STORY))
 EVERYTHING = ReadAllAvailable()
 Rows = list[dict[str, Any]]
