@@ -26,7 +26,7 @@ OPTIMISE = "2"
 IMPOSSIBLE = (CompileError, LinkError, PlatformError)
 
 
-class BuildBesides(build_ext):  # type: ignore[misc]
+class BuildSideBySide(build_ext):  # type: ignore[misc]
     """Compiles the files of one extension side by side. What it derives from does so with whole extensions, and nearly
     all of ours is one, with a file for each module."""
 
@@ -53,7 +53,7 @@ def build(target: Path = BUILT) -> None:
     with tempfile.TemporaryDirectory(prefix="txha-build-") as workshop:
         extensions = mypycify(sources, opt_level=OPTIMISE, debug_level="0", target_dir=workshop, multi_file=True)
         distribution = Distribution({"name": "txha-compiled", "ext_modules": extensions})
-        command = BuildBesides(distribution)
+        command = BuildSideBySide(distribution)
         command.build_lib, command.build_temp = str(target), str(Path(workshop) / "objects")
         command.ensure_finalized()
         command.run()
