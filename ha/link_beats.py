@@ -12,7 +12,10 @@ says how, and a step is long here that is longer than a beat). What a disk does 
 a backup whose loop goes on beats, and has ``prepare_timeout``. One that is frozen does not beat.
 
 One way may be cut alone. The end that hears nothing says so on the way that is left (``Beat.unheard``) before it closes
-the link: the other end then knows since when it has not been heard, unless it was itself that was busy.
+the link: the other end then knows since when it has not been heard, unless it was itself that was busy. It closes the
+link as well: a firewall that has forgotten one connection drops its end with all else, and the node would write into it
+for as long as the kernel sends again, while all that comes by the other connection is well
+(``one_of_two_connections_is_dead``).
 
 A core says its first beat as soon as it has the link: so who has become ready has said how often it beats, and is
 judged (``frozen_before_its_first_beat``, ``a_peer_that_beats_seldom``). Where only our own end is linked anew, the
@@ -73,6 +76,7 @@ class LinkBeats:
         self._every[peer] = beat.every / MILLISECONDS
         if beat.unheard:
             self._unheard_by.add(peer)
+            self._emit(CloseLink(peer))
 
     def down(self, peer: str, now: float) -> float:
         """The link with this peer is gone; since when it cannot be reached.

@@ -63,14 +63,18 @@ class Following(Role):
         return CallsStanding(node.now, node.generation, self.backup.session, self.desk_at or None, node.state == READY)
 
     def tick_admitted(self) -> None:
-        """Time has passed: stand for primary, ask to be attached, or speak."""
+        """Time has passed: stand for primary, ask to be attached, or speak.
+
+        While a change of the record that this node has proposed may still land it takes no answer, and does not ask.
+        """
         super().tick_admitted()
         node, backup = self.node, self.backup
         if backup.silent(node.now):
             node.emit(LogLine(PrimarySilent(backup.primary)))
             self.detached(retry_at_once=True)
         before, node.sessions = backup.attached, node.sessions + 1
-        backup.tick(backup.primary in node.linked, node.sessions, node.now)
+        may_ask = backup.primary in node.linked and not node.candidate.proposing
+        backup.tick(may_ask, node.sessions, node.now)
         if before and not backup.attached:
             self.detached(retry_at_once=False)
 

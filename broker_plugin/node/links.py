@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -44,6 +45,9 @@ UNGREETED = 64
 """Connections that have come and not greeted yet, at a time"""
 LINKING_SECONDS = 10.0
 """Within this time a peer that is dialled must take the connection and greet; then it is dialled anew."""
+UNACKNOWLEDGED_SECONDS = 10.0
+"""For so long the kernel sends what a peer's kernel does not acknowledge, not for its usual quarter of an hour: the
+connection may be one that a firewall between the two has forgotten, and dialled anew it goes through"""
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 NO_MEMBER = "it is no member of the cluster any more"
 
@@ -275,7 +279,8 @@ class Links:
             )
             try:
                 async with asyncio.timeout(LINKING_SECONDS):
-                    await self._guard.create_connection(self._made(dialled, peer.name), peer.host, peer.port)
+                    made = self._made(dialled, peer.name)
+                    _give_up_unacknowledged(await self._guard.create_connection(made, peer.host, peer.port))
                     await met.wait()
                 await lost.wait()
                 delay, silent = FIRST_DELAY, False
@@ -299,6 +304,12 @@ class Links:
         if (tls := credentials.tls) is None:
             return lambda: dialled
         return lambda: tls.dialled(self._guard, dialled, credentials.answer(), peer)
+
+
+def _give_up_unacknowledged(transport: asyncio.BaseTransport) -> None:
+    found: socket.socket | None = transport.get_extra_info("socket")
+    if found is not None and found.family in (socket.AF_INET, socket.AF_INET6):
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNACKNOWLEDGED_SECONDS * 1000))
 
 
 def _ignore(peer: str, message: Peer) -> None:

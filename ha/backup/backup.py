@@ -28,6 +28,9 @@ from txobserver.events import DtxPrepare, Event, TxPrepare
 from txobserver.frames import FrameError, UnknownFormat, decode_frame
 from txobserver.ids import Member
 
+LONGEST_PATIENCE = 8
+"""Times ``rejoin_every``: how long a backup waits at most for an answer before it asks again"""
+
 
 class Backup:
     """The backup's side of its attachment to one primary of one generation.
@@ -56,6 +59,7 @@ class Backup:
         self._settings = settings
         self._emit = emit
         self._asked_at: float | None = None
+        self._patience = 1
         self._heard_at = 0.0
         self._commit = 0
         self._room = settings.apply_steps
@@ -90,8 +94,11 @@ class Backup:
         """
         return self.attached and now - self._heard_at > self._settings.silence
 
-    def tick(self, linked: bool, session: int, now: float) -> None:
+    def tick(self, may_ask: bool, session: int, now: float) -> None:
         """Ask to be attached, again and again until an answer comes; ``session`` is a number never used before.
+
+        An answer to what was asked before counts no more, so each time it is waited for twice as long: on a network
+        that is slower than ``rejoin_every`` none would ever count (``answered_later_than_it_is_asked_again``).
 
         A node whose snapshot is whole in memory, and not on its disk yet, is neither whole nor resynchronising: it
         waits for its checkpoint (``ready_before_the_snapshot_is_durable``). So does one whose checkpoints are behind:
@@ -104,14 +111,15 @@ class Backup:
             self._work()
             self.progress.speak(self.session, now)
             return
-        if self.refusal is not None or not linked or replica.durable != replica.tail.sequence:
+        if self.refusal is not None or not may_ask or replica.durable != replica.tail.sequence:
             return
         if (not replica.resyncing and not replica.whole) or behind(replica, self._settings):
             return
         if self.due or replica.rests:
             return
-        if self._asked_at is not None and now - self._asked_at < self._settings.rejoin_every:
+        if self._asked_at is not None and now - self._asked_at < self._settings.rejoin_every * self._patience:
             return
+        self._patience = min(2 * self._patience, LONGEST_PATIENCE) if self.session else 1
         self._asked_at = now
         self.session = session
         join = Join(
@@ -129,6 +137,7 @@ class Backup:
         """The attachment has ended; ask for another."""
         self.attached = False
         self.session = 0
+        self._patience = 1
         self.progress.ended()
         self._replicator = None
         self._reset = None

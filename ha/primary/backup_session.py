@@ -24,7 +24,12 @@ UNKNOWN = 1 << 62
 
 
 class BackupSession:
-    """One attachment. ``acknowledged`` is the sequence up to which the backup is durable in this primary's stream."""
+    """One attachment. ``acknowledged`` is the sequence up to which the backup is durable in this primary's stream.
+
+    ``answered``: the backup has acknowledged something since it was attached. What it asked is no sign that it hears
+    the answer: one that asks again and again would be taken in and waited for each time, and hold every commit up for
+    ever (``asks_again_and_again_and_never_answers``).
+    """
 
     def __init__(self, member: Member, number: int, generation: int, keep: int, guard: JoinGuard, now: float) -> None:
         self.member = member
@@ -34,6 +39,7 @@ class BackupSession:
         self.guard = guard
         self.trackers = TxTrackers()
         self.progress_at = now
+        self.answered = False
         self._next = keep + 1
         self._in_flight: deque[tuple[int, int]] = deque()
         self._bytes = 0
@@ -50,7 +56,7 @@ class BackupSession:
     @property
     def past_guard(self) -> bool:
         """Whether the backup takes part: it is waited for before anything is acknowledged."""
-        return self.guard.passed(self.acknowledged)
+        return self.answered and self.guard.passed(self.acknowledged)
 
     @property
     def sent(self) -> int:
@@ -75,14 +81,20 @@ class BackupSession:
         ``small_lag``: one that the primary does not wait for yet, and that lacks more events than these, must go on
         catching up.
         """
-        if not self.past_guard and self.guard.passed(sequence):
+        if not self.guard.passed(self.acknowledged) and self.guard.passed(sequence):
             self._raise_guard(tail, tail - sequence, small_lag)
+        if not self.answered:
+            self.heard(now)
         if sequence > self.acknowledged:
             self.acknowledged = sequence
             self.progress_at = now
             while self._in_flight and self._in_flight[0][0] <= sequence:
                 self._bytes -= self._in_flight.popleft()[1]
         self.trackers.acknowledged(self.acknowledged, self.past_guard)
+
+    def heard(self, now: float) -> None:
+        """The backup has acknowledged that it is attached, or what it copies."""
+        self.answered, self.progress_at = True, now
 
     def _raise_guard(self, tail: int, missing: int, small_lag: int) -> None:
         """A joiner at its guard that still lacks much would hold all commits up if it counted now.
@@ -113,9 +125,9 @@ class BackupSession:
         """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress.
 
         One that is full owes room: while the primary reads no clients for it, nothing new may ever come to be owed
-        (``full_member_owes_nothing``).
+        (``full_member_owes_nothing``). One that is attached owes the word that it knows.
         """
-        if self.acknowledged >= tail and not self.full:
+        if self.answered and self.acknowledged >= tail and not self.full:
             self.progress_at = now
             return False
         return now - self.progress_at > timeout

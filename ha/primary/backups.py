@@ -78,13 +78,13 @@ class Backups:
             tail, counts = self._replica.tail.sequence, session.member in self._keeper.counted()
             session.acknowledge(ack.sequence, tail, now, NEVER if counts else self._settings.small_lag)
         elif session.resync.ended_at is None:
-            session.progress_at = now
+            session.heard(now)
             session.resync.store_marked(now)
         elif ack.sequence == session.resync.ended_at:
             self.attachments.copies.remove(session.resync)
             session.stream_from(ack.sequence, JoinGuard(self._replica.tail.sequence))
+            session.heard(now)
             session.trackers.acknowledged(ack.sequence, session.past_guard)
-            session.progress_at = now
 
     def missing(self, node: str, message: Missing, now: float) -> None:
         """A joiner says what it lacks."""

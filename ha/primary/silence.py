@@ -42,10 +42,7 @@ class Silence:
         """Time has passed: judge who is silent, and who is gone."""
         self.watch.tick(now)
         if passed_over := self.watch.passed_over:
-            for session in self._attachments.sessions.values():
-                session.pass_over(passed_over, now)
-            for node, since in self._attachments.absent_since.items():
-                self._attachments.absent_since[node] = min(since + passed_over, now)
+            self._attachments.pass_over(passed_over, now)
         self._take_out_the_silent(now)
 
     def _take_out_the_silent(self, now: float) -> None:

@@ -175,6 +175,7 @@ def test_a_joiner_past_its_guard_is_waited_for_although_nobody_lists_it() -> Non
     assert backups is not None
     tail = node.core.replica.tail.sequence
     joiner = BackupSession(Member("b", "b1"), 1, node.core.generation, tail, JoinGuard(tail), cluster.now)
+    joiner.heard(cluster.now)
     joiner.trackers.track(7, {1}, tail + 1000)  # so it is not granted ready
     backups.sessions["b"] = joiner
     publish(node, "q", "m")

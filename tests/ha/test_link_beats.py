@@ -145,10 +145,15 @@ def test_who_has_been_heard_and_has_not_beaten_is_judged() -> None:
     assert [down for number in range(40) for down in beats.tick(1, 100 + number * TICK)] == [("b", 100.0)]
 
 
-def test_who_hears_that_it_is_not_heard_knows_since_when() -> None:
+def test_who_hears_that_it_is_not_heard_closes_the_link_and_knows_since_when() -> None:
+    """``one_of_two_connections_is_dead``: all that the peer says comes, and nothing that it is told arrives."""
     rig = Rig()
     rig.run(2.0, lambda: True)
+    rig.effects.clear()
+    rig.beats.told("b", Beat(7, 200))
+    assert rig.effects == []
     rig.beats.told("b", Beat(7, 200, unheard=True))
+    assert rig.effects == [CloseLink("b")]
     assert rig.beats.down("b", rig.now) == rig.now - 0.75
     assert rig.beats.down("b", rig.now) == rig.now, "of the next link nothing was said"
 

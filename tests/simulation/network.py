@@ -1,7 +1,9 @@
 """The network between nodes: stream sockets. What is written arrives in order, in pieces, late, or not at all.
 
 A connection ends with its ends, by a reset, or at any byte. A cut direction either ends the connections or only holds
-everything up, as a network does that drops packets for a while. The name of a node is its address.
+everything up, as a network does that drops packets for a while. Behind such a time a firewall may have forgotten some
+of the connections: each is dead by itself, while others between the same nodes live, and new ones can be made. The name
+of a node is its address.
 """
 
 from __future__ import annotations
@@ -17,6 +19,10 @@ LATENCY = (0.0001, 0.002)
 TIMEOUT = (0.05, 0.5)
 """Until who dials a node that cannot be reached gives up"""
 IN_PIECES = 0.1
+FORGOTTEN = 0.05
+"""Of the connections that were held up, how many are dead for good"""
+UNACKNOWLEDGED = 10.0
+"""Seconds until the kernels at both ends of a dead connection give it up (``broker_plugin.node.links``)"""
 END = None
 """What is read at the end of a stream"""
 
@@ -134,6 +140,7 @@ class Network:
         self.slowness = 1.0
         self._world = world
         self._chance = world.chance("network")
+        self._forgetting = world.chance("firewall")
         self.down: set[Pair] = set()
         """Directions that a fault keeps cut or stalled"""
         self.arrived: dict[Pair, float] = {}
@@ -267,8 +274,19 @@ class Network:
     def _release(self, pair: Pair) -> None:
         for socket in [each for each in self._sockets if each.pair == pair]:
             held, socket.held = socket.held, []
+            if held and self._forgetting.random() < FORGOTTEN:
+                self._die(socket)
             for data in held:
-                self._deliver(socket, data)
+                if not socket.cut:
+                    self._deliver(socket, data)
+
+    def _die(self, socket: Socket) -> None:
+        """Nothing comes through any more, either way, and neither end is told."""
+        self._world.say("fault", f"one connection of {socket.pair} is dead")
+        for end in (socket, socket.peer):
+            end.cut = True
+            self.forget(end)
+            self._world.after(UNACKNOWLEDGED, end.reset)
 
 
 def _succeed(answer: asyncio.Future[Any], result: object) -> None:

@@ -41,6 +41,8 @@ def sequences(effects: list[object], commit: int) -> list[int]:
 
 def test_nothing_is_owed_until_the_timeout_has_passed() -> None:
     ours = session(keep=4)
+    assert not ours.owes_since(4, 103.0, 3.0) and ours.owes_since(4, 103.001, 3.0), "the word that it is attached"
+    ours.acknowledge(4, 4, 104.0)
     assert not ours.owes_since(4, 150.0, 3.0), "all is there"
     assert not ours.owes_since(5, 153.0, 3.0) and ours.owes_since(5, 153.001, 3.0)
     ours.acknowledge(5, 6, 154.0)

@@ -133,6 +133,7 @@ def test_what_is_closed_later_is_tracked_for_those_that_take_no_part() -> None:
     side = Side(C)
     side.join(B, tail=8)
     side.join(C, tail=10)
+    side.take(Ack(3, 71, 10), "c")
     buffer: Any = SimpleNamespace(tx=5, prepared=9, queues=lambda: {1})
     side.attachments.closed(buffer)
     trackers = {node: each.trackers for node, each in side.ours.sessions.items()}
@@ -191,6 +192,8 @@ def test_what_is_durable_everywhere() -> None:
     alone.join(tail=8)
     assert alone.attachments.durable_everywhere() == 10, "a joiner before its guard is not waited for"
     alone.ours.sessions["b"].guard.at = 8
+    assert alone.attachments.durable_everywhere() == 10, "nor one that has only asked"
+    alone.take(Ack(3, 71, 8))
     assert alone.attachments.durable_everywhere() == 8
     other = Side(Member("b", "b0"))
     other.join(tail=10)
@@ -201,6 +204,8 @@ def test_who_holds_it_and_who_takes_part() -> None:
     side = Side(B)
     side.join(B, tail=9)
     side.join(C, tail=10)
+    assert side.attachments.participants() == ["a", "b"], "c has only asked"
+    side.take(Ack(3, 71, 10), "c")
     assert side.attachments.holders(9) == [B] and side.attachments.holders(10) == []
     assert side.attachments.participants() == ["a", "b", "c"], "c is past its guard"
     side.ours.sessions["c"].guard.at = 11
@@ -258,6 +263,9 @@ def test_one_in_step_becomes_ready() -> None:
     side.join(B, tail=10)
     side.join(C, tail=10)
     side.ours.grant(102.0)
+    assert side.asked() == [], "it has only asked"
+    side.take(Ack(3, 71, 10))
+    side.ours.grant(102.0)
     assert side.asked() == [("add", B, 102.0)]
     side.primary.point.sequence = 11
     side.ours.grant(102.0)
@@ -283,45 +291,6 @@ def test_who_is_new_in_the_record_is_told_and_who_is_out_is_let_go() -> None:
     side.keeper.record = SimpleNamespace(ready=(A, C))
     side.ours.record_stored((A, B, C), 1, 101.0)
     assert side.said() == ended(71, "taken out of the ready set") and list(side.ours.sessions) == ["c"]
-
-
-def test_a_silent_member_is_taken_out_and_a_silent_joiner_let_go() -> None:
-    side = Side(B)
-    side.join(B, tail=9)
-    side.join(C, tail=9)
-    side.asked()
-    side.tick(103.0)
-    assert side.asked() == [] and side.said() == 3 * [("b", Commit(3, 71, 10)), ("c", Commit(3, 71, 10))]
-    side.tick(103.01)
-    assert side.asked() == [("remove", B, 103.01), ("forget", C)]
-    assert side.said() == [("c", AttachmentRefused(3, 71, "silent for too long"))] and list(side.ours.sessions) == ["b"]
-
-
-def test_while_it_recovers_it_waits_longer() -> None:
-    side = Side(B)
-    side.primary.point.serving = False
-    side.join(B, tail=9)
-    side.tick(105.0)
-    assert side.asked() == []
-    side.tick(105.01)
-    assert side.asked() == [("remove", B, 105.01)]
-
-
-@pytest.mark.parametrize(("linked", "limit"), [("bc", 3.0), ("c", 0.5)])
-def test_one_that_is_absent_is_taken_out_the_sooner_if_there_is_no_link(linked: str, limit: float) -> None:
-    side = Side(B, linked=linked)
-    side.tick(100.0 + limit - 0.01)
-    assert side.asked() == []
-    side.tick(100.0 + limit)
-    assert side.asked() == [("remove", B, 100.0 + limit)]
-    side.keeper.ready = {C}
-    side.join(C, now=200.0)
-    side.attachments.detach("c", 201.0)
-    side.asked()
-    side.tick(201.0 + SETTINGS.prepare_timeout - 0.01)
-    assert side.asked() == [], "its absence counts from the end of its attachment"
-    side.tick(201.0 + SETTINGS.prepare_timeout)
-    assert side.asked() == [("remove", C, 204.0)]
 
 
 def test_a_copy_is_begun_heard_and_ended() -> None:

@@ -12,6 +12,7 @@ import msgspec
 from broker_plugin.coordination.renewer import Renewer
 from ha.link_beats import LinkBeats
 from ha.membership.record import CasConflict
+from ha.messages.beats import Beat
 from ha.roles import Leading
 from ha.settings import Settings
 from tests.simulation.node_child import SimChild
@@ -21,6 +22,19 @@ from tests.simulation.seeded.planting import replace, seeded
 @seeded("P12")
 def a_silent_link_is_never_given_up(stack: ExitStack) -> None:
     replace(stack, LinkBeats, "_silent", lambda original: lambda self, peer, now: False)
+
+
+@seeded("P12", rare=True)
+def who_is_not_heard_keeps_its_end_of_the_link(stack: ExitStack) -> None:
+    """It goes on to write into a connection that is dead, until its kernel gives it up."""
+
+    def make(original: Any) -> Any:
+        def told(self: LinkBeats, peer: str, beat: Beat) -> None:
+            original(self, peer, msgspec.structs.replace(beat, unheard=False))
+
+        return told
+
+    replace(stack, LinkBeats, "told", make)
 
 
 @seeded("P12", rare=True)

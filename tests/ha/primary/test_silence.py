@@ -1,0 +1,95 @@
+"""Who is silent, or gone, and when that is held against a backup; its neighbours are the test (``silence``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.messages.attaching import AttachmentRefused
+from ha.messages.stream import Ack, Commit
+from tests.support.attachments import SETTINGS, B, C, Side
+
+pytestmark = pytest.mark.plain
+
+
+def test_a_silent_member_is_taken_out_and_a_silent_joiner_let_go() -> None:
+    side = Side(B)
+    side.join(B, tail=9)
+    side.join(C, tail=9)
+    side.asked()
+    side.tick(103.0)
+    assert side.asked() == [] and side.said() == 3 * [("b", Commit(3, 71, 10)), ("c", Commit(3, 71, 10))]
+    side.tick(103.01)
+    assert side.asked() == [("remove", B, 103.01), ("forget", C)]
+    assert side.said() == [("c", AttachmentRefused(3, 71, "silent for too long"))] and list(side.ours.sessions) == ["b"]
+
+
+def test_to_ask_again_is_no_progress() -> None:
+    """``asks_again_and_again_and_never_answers``: what was owed before is owed on, until something is acknowledged."""
+    side = Side(B)
+    for number in range(13):
+        side.join(B, tail=9, now=100.0 + number / 4)
+        side.asked()
+        side.tick(100.0 + number / 4)
+        assert side.asked() == []
+    side.tick(103.01)
+    assert side.asked() == [("remove", B, 103.01)]
+
+
+def test_who_has_answered_and_asks_anew_has_time_from_then_on() -> None:
+    side = Side(B)
+    side.join(B, tail=9)
+    side.tick(102.0)
+    side.take(Ack(3, 71, 9), now=102.0)
+    side.tick(103.0)
+    side.join(B, tail=9, now=103.0)
+    side.asked()
+    side.tick(106.0)
+    assert side.asked() == []
+    side.tick(106.01)
+    assert side.asked() == [("remove", B, 106.01)]
+
+
+def test_what_was_owed_is_not_held_against_one_that_does_not_count() -> None:
+    """It left the ready set since, is waited for by nobody, and has the time of any other to answer."""
+    side = Side(B)
+    side.join(B, tail=9)
+    side.tick(102.0)
+    side.keeper.ready = set()
+    side.join(B, tail=9, now=110.0)
+    assert side.ours.sessions["b"].progress_at == 110.0
+
+
+def test_time_that_is_passed_over_is_not_owed_by_who_asks_again() -> None:
+    side = Side(B)
+    side.join(B, tail=9)
+    side.attachments.detach("b", 101.0)
+    side.attachments.pass_over(4.0, 105.0)
+    side.join(B, tail=9, now=105.0)
+    assert side.ours.sessions["b"].progress_at == 104.0
+
+
+def test_while_it_recovers_it_waits_longer() -> None:
+    side = Side(B)
+    side.primary.point.serving = False
+    side.join(B, tail=9)
+    side.tick(105.0)
+    assert side.asked() == []
+    side.tick(105.01)
+    assert side.asked() == [("remove", B, 105.01)]
+
+
+@pytest.mark.parametrize(("linked", "limit"), [("bc", 3.0), ("c", 0.5)])
+def test_one_that_is_absent_is_taken_out_the_sooner_if_there_is_no_link(linked: str, limit: float) -> None:
+    side = Side(B, linked=linked)
+    side.tick(100.0 + limit - 0.01)
+    assert side.asked() == []
+    side.tick(100.0 + limit)
+    assert side.asked() == [("remove", B, 100.0 + limit)]
+    side.keeper.ready = {C}
+    side.join(C, now=200.0)
+    side.attachments.detach("c", 201.0)
+    side.asked()
+    side.tick(201.0 + SETTINGS.prepare_timeout - 0.01)
+    assert side.asked() == [], "its absence counts from the end of its attachment"
+    side.tick(201.0 + SETTINGS.prepare_timeout)
+    assert side.asked() == [("remove", C, 204.0)]
