@@ -21,19 +21,24 @@ ONLY_CLIENT = (ExtendedKeyUsageOID.CLIENT_AUTH,)
 
 
 class Authority:
-    """Of tests, whose files are in ``directory``."""
+    """Of tests, whose files are in ``directory``; a root, unless another one ``above`` signs for it."""
 
     def __init__(
-        self, directory: Path, name: str = "authority of tests", until: timedelta = timedelta(days=30)
+        self,
+        directory: Path,
+        name: str = "authority of tests",
+        until: timedelta = timedelta(days=30),
+        above: Authority | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.file = directory / "authority.pem"
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = _builder(self._name, self._name, self._key, timedelta(days=-1), until)
+        above = above or self
+        builder = _builder(self._name, above._name, self._key, timedelta(days=-1), until)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        self.certificate = builder.sign(self._key, hashes.SHA256())
+        self.certificate = builder.sign(above._key, hashes.SHA256())
         self.file.write_bytes(self.certificate.public_bytes(Encoding.PEM))
 
     def issue(

@@ -165,6 +165,22 @@ def test_a_client_that_comes_during_the_drain_is_refused() -> None:
     assert "reply_code=320" in close and "connect again" in close
 
 
+def test_who_becomes_primary_again_serves_clients_again() -> None:
+    """A drain ends with the role that it was for."""
+    peer = with_queue()
+    harness = peer.harness
+    harness.broker.on_draining()
+    closed(peer)
+    assert not harness.broker.draining
+    harness.broker.on_active(harness.ledger, harness.content)
+    while harness.broker.loading:
+        harness.broker.end_of_turn()
+    again = Peer(harness).open()
+    again.send(1, Queue.Declare(queue="q", passive=True))
+    again.settle()
+    assert "Queue.DeclareOk" in again.frames()[-1]
+
+
 def test_a_long_reason_leaves_room_for_the_word() -> None:
     most = [int("1" * LONGEST_LIST)]
     cases = (False, (), UNANSWERED_NOT_DONE), (True, (), UNANSWERED_UNKNOWN), (False, most, "elsewhere it was not done")

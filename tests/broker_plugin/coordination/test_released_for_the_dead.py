@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -117,6 +118,22 @@ def test_a_process_is_gone_when_all_of_its_threads_are() -> None:
     os.write(writing, b"x")
     assert life.gone(20)
     os.waitpid(pid, 0)
+
+
+def test_its_end_is_waited_for_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is killed with much memory takes a part of one to be gone; polls count in milliseconds."""
+    waited: list[float] = []
+
+    class Poll:
+        def register(self, *what: object) -> None:
+            assert what == (7, select.POLLIN)
+
+        def poll(self, milliseconds: float) -> list[tuple[int, int]]:
+            waited.append(milliseconds)
+            return []
+
+    monkeypatch.setattr(select, "poll", Poll)
+    assert not NodeLife(7).gone(1.5) and waited == [1500]
 
 
 def test_where_the_system_gives_no_such_descriptor_no_lease_is_given_up(

@@ -16,13 +16,15 @@ from broker_plugin.node.config import READ_SECRET
 from broker_plugin.node.link_tls import LinkTls
 from broker_plugin.node.links import LinkCredentials, Links, PeerAddress
 from ha.messages.greeting import WIRE_VERSION, Hello
-from ha.messages.proof import CERTIFIED, PEER, LinkSecrets
+from ha.messages.proof import CERTIFIED, MAX_UNPROVEN, PEER, LinkSecrets
+from ha.messages.seals import LENGTH
 from ha.messages.stream import Ack
 from recovery.certificate_names import CLIENT, NODE, READER, CertificateName
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.source.options import parse_options
 from recovery.reader.tls_socket import ReaderCertificate
+from recovery.tls_channel import ClearBeginning, TlsChannel
 from tests.broker_plugin.node.served_log import END, OURS, Node
 from tests.recovery.pipeline.events import STORY, write_node
 from tests.support.far_end import SECRET, FarEnd, dialling
@@ -227,3 +229,40 @@ def test_the_options_of_spark_belong_together() -> None:
     del given["keyFile"]
     with pytest.raises(PipelineError, match="belong together: keyFile must be given too"):
         parse_options(given)
+
+
+# -- one end of a connection, without a socket
+
+
+def test_what_is_said_in_clear_before_tls_is_short() -> None:
+    """Whoever dials, or is dialled, has proved nothing yet: it is kept until the whole message has come."""
+    good = ClearBeginning()
+    assert good.take(LENGTH.pack(MAX_UNPROVEN)) == b"" and not good.over
+    assert good.take(b"x" * MAX_UNPROVEN + b"behind") == b"behind" and good.message == b"x" * MAX_UNPROVEN
+    with pytest.raises(ValueError, match=f"a message of {MAX_UNPROVEN + 1} bytes before it proves who it is"):
+        ClearBeginning().take(LENGTH.pack(MAX_UNPROVEN + 1))
+
+
+@pytest.mark.parametrize("said", [b"\x15\x03\x03\x00\x02\x02\x28", b"HTTP/1.1 400 Bad Request\r\n"])
+def test_what_is_no_step_of_the_proof_is_for_tls_to_judge(said: bytes) -> None:
+    """An alert says why it refuses, in clear: it is no length of a message."""
+    beginning = ClearBeginning()
+    assert beginning.take(said) == said and beginning.over and beginning.message is None
+
+
+def test_who_says_that_nothing_more_comes_has_ended(authority: Authority) -> None:
+    """Though its connection stands: a reader would wait for more until its deadline."""
+    contexts = TestContexts(authority.node("n1"))
+    ours, come, sent = TlsChannel(contexts.dialling(), False), ssl.MemoryBIO(), ssl.MemoryBIO()
+    theirs = contexts.accepting().wrap_bio(come, sent, server_side=True)
+    ours.begin()
+    for _ in range(3):
+        come.write(ours.outgoing())
+        with contextlib.suppress(ssl.SSLWantReadError):
+            theirs.do_handshake()
+        ours.take(sent.read())
+    assert ours.established and not ours.ended
+    theirs.write(b"the last")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        theirs.unwrap()
+    assert ours.take(sent.read()) == b"the last" and ours.ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,38 @@ def test_a_reload_says_what_was_in_force(authority: Authority) -> None:
     assert contexts.not_after > first.material.not_after
     assert contexts.use(first) is second and contexts.in_force is first
     assert contexts.clients("ask") is first.clients["ask"] and contexts.dialling() is first.dialling
+
+
+def test_no_one_is_asked_for_the_passphrase_of_a_key(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where it came while the files were read: a node would wait at its terminal for ever."""
+    good = authority.issue("node-1")
+    material, (encrypted, _) = read(good), broken("passphrase", authority, good)
+    monkeypatch.setattr(module, "read", lambda files: material)
+    with pytest.raises(TlsError, match="cannot be used: its key is encrypted"):
+        Contexts(encrypted)
+
+
+def test_an_authority_need_not_be_a_root(tmp_path: Path) -> None:
+    """The file names whom to trust, and those whom another part of the same company signs for are not among them."""
+    above = Authority(tmp_path / "above")
+    ours = Authority(tmp_path / "ours", "ours", above=above)
+    contexts = Contexts(ours.issue("node-1"))
+    partial = ssl.VERIFY_X509_PARTIAL_CHAIN
+    client = ours.client(ours.issue("alice"), check_hostname=False, verify_flags=partial)
+    shaken(client, contexts.clients("require"))
+    shaken(contexts.dialling(), contexts.accepting())
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shaken(contexts.dialling(), Contexts(above.issue("node-2")._replace(authority=ours.file)).accepting())
+
+
+def shaken(dialling: ssl.SSLContext, accepting: ssl.SSLContext) -> None:
+    """A handshake between these two. Raises ssl.SSLError."""
+    one, other = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [dialling.wrap_bio(one, other), accepting.wrap_bio(other, one, server_side=True)]
+    for _ in range(5):
+        for end in ends:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
 
 
 def test_files_that_change_while_they_are_read_are_not_used(

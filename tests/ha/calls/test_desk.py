@@ -72,6 +72,23 @@ def append(number: int) -> CallAppend:
     return CallAppend(GENERATION, ONE, number, "level", 1, "x", b"", 7)
 
 
+def test_a_node_that_has_just_gone_is_waited_for_and_one_that_stays_away_is_named(desk: Desk) -> None:
+    """It leaves the ready set soon, or comes back; each time that it goes it has as long."""
+    lacking, waits = ["b"], desk._settings.prepare_timeout
+    desk._lacking = lambda feature: list(lacking)
+    desk.take("a", TicketAsk(GENERATION, ONE))
+    assert not desk.turn(10.0, True) and not desk.turn(10.0 + 0.9 * waits, True) and not desk.said
+    lacking.clear()
+    assert desk.turn(10.0 + waits, True) and desk.granted() == [("a", ONE)]
+    desk.take("a", TicketReturned(GENERATION, ONE))
+    lacking.append("b")
+    desk.take("a", TicketAsk(GENERATION, TWO))
+    assert not desk.turn(90.0, True) and len(desk.said) == 1
+    assert not desk.turn(90.0 + waits, True) and len(desk.said) == 2
+    peer, refused = desk.said[1]
+    assert peer == "a" and isinstance(refused, CallRefused) and refused.reason.endswith("cannot be reached: b")
+
+
 def test_a_record_may_stand_as_far_as_the_stream_goes(desk: Desk) -> None:
     """Up to what is applied it would be told as not made, and recorded a moment later."""
     desk.take("b", SettleAsk(GENERATION, ONE))

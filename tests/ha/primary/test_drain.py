@@ -9,7 +9,7 @@ import pytest
 
 from ha.membership.node_state import RECOVERING
 from ha.membership.record import Record
-from ha.messages.election import HANDOVER_FEATURE, ClientsClosed
+from ha.messages.election import HANDOVER_FEATURE, MOST_DRAINED, ClientsClosed
 from ha.node import LOOKING_SECONDS, HandedOver
 from ha.primary.drain import Drain
 from ha.primary.handover import take_out_who_stops
@@ -80,6 +80,20 @@ def test_the_bound_ends_it(how: str) -> None:
     assert cluster.primary.core.handed_over.clients.undecided == 1
 
 
+def test_a_stop_during_a_drain_begins_no_other_one() -> None:
+    """Its bound stays, and the role goes to any node."""
+    cluster, primary, chosen, _ = with_clients(3, 1)
+    hand_over(primary, chosen, "promote")
+    began = cluster.now
+    cluster.pause(0.7 * cluster.settings.drain_seconds)
+    hand_over(primary, chosen, "stop")
+    cluster.run(lambda: bool(primary.host.closed))
+    assert cluster.now - began < 1.3 * cluster.settings.drain_seconds
+    record = cluster.coordination.record
+    assert record is not None and record.preferred == ""
+    cluster.run(lambda: taken_over(cluster, primary))
+
+
 def test_the_lease_is_renewed_meanwhile() -> None:
     cluster, primary, chosen, _ = with_clients(1, 1)
     version = cluster.coordination.record.version  # type: ignore[union-attr]
@@ -114,6 +128,18 @@ def test_a_host_that_cannot_drain_is_closed_at_once() -> None:
     cluster.run(lambda: chosen.state == "active")
     assert chosen.core.handed_over is None, "how its clients stood is not known"
     all_agree(cluster)
+
+
+def test_of_a_primary_that_was_frozen_in_its_drain_no_more_is_told_than_a_message_holds() -> None:
+    """Others would close the link with it for a number that cannot be."""
+    cluster, primary, chosen, _ = with_clients(1, 1)
+    hand_over(primary, chosen, "promote")
+    cluster.run(lambda: primary.host.draining)
+    leading = primary.core.leading
+    assert leading is not None and leading.handover._drain is not None
+    leading.handover._drain.begun_at -= 2 * MOST_DRAINED
+    cluster.run(lambda: chosen.state == "active")
+    assert chosen.core.handed_over is not None and chosen.core.handed_over.clients.drained == MOST_DRAINED
 
 
 def test_no_drain_where_it_is_given_no_time() -> None:

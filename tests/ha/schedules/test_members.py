@@ -127,9 +127,22 @@ def test_a_backup_that_is_removed_tells_who_waits_for_it(cluster: MembersCluster
     c = backups_of(cluster)[1]
     cluster.lose = lambda source, target, message: target == "c"
     cluster.ask(c, MOVE, "b", "elsewhere", 6)
+    cluster.ask(c, MOVE, "c", "elsewhere", 7)
     cluster.changed(cluster.primary, REMOVE, "c")
     cluster.run(lambda: isinstance(c.core.role, Outside))
-    assert UNKNOWN in cluster.said and c.state == "joining" and c.core.handed_over is None
+    assert cluster.said.count(UNKNOWN) == 2 and c.state == "joining" and c.core.handed_over is None
+
+
+def test_an_answer_that_comes_behind_the_attachment_is_not_told_any_more(cluster: MembersCluster) -> None:
+    """Who has asked was told that nothing is known."""
+    core = backups_of(cluster)[1].core
+    core.change_members(MemberChange(MOVE, "b", "elsewhere", 6), cluster.said.append)
+    (asked,) = (
+        each.message for each in core._effects if isinstance(each, Send) and isinstance(each.message, MemberAsk)
+    )
+    core.relay.lost()
+    core.on_message(cluster.primary.core.member.node, MemberTold(core.generation, asked.number, None))
+    assert cluster.said == [UNKNOWN]
 
 
 def test_who_becomes_primary_asks_no_other_for_a_change(cluster: MembersCluster) -> None:

@@ -18,7 +18,7 @@ def test_an_address(text: str, read: tuple[str, int]) -> None:
     assert read_address(text) == read
 
 
-WRONG = ("10..0.0.4:1", ".a:1", "h\n:1", "0.0.0.0:1", "[::]:1", f"{'h' * 64}:1", f"{'h.' * 130}h:1")
+WRONG = ("h:²", "h:٣", "10..0.0.4:1", ".a:1", "h\n:1", "0.0.0.0:1", "[::]:1", f"{'h' * 64}:1", f"{'h.' * 130}h:1")
 
 
 @pytest.mark.parametrize(

@@ -206,6 +206,11 @@ def test_a_renewed_authority_is_believed_by_those_who_have_the_former_one(ca: Pa
     (out / "authority.pem").write_bytes(before + before)
     made("node", "node-1", "--dir", ca, "--out", out, "--renew")
     assert (out / "authority.pem").read_bytes() == 2 * (ca / "authority.pem").read_bytes()
+    made("init", "--dir", ca.parent / "other", "--cluster", "prod")
+    another = (ca.parent / "other/authority.pem").read_bytes()
+    (out / "authority.pem").write_bytes(another + before)
+    made("node", "node-1", "--dir", ca, "--out", out, "--renew")
+    assert (out / "authority.pem").read_bytes() == another + (ca / "authority.pem").read_bytes()
 
 
 def test_nothing_takes_anothers_place(ca: Path, tmp_path: Path) -> None:

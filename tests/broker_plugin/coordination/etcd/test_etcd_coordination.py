@@ -215,6 +215,26 @@ def test_an_etcd_that_is_set_back_is_not_gone_by() -> None:
         store.close()
 
 
+def test_nor_where_no_one_looked_before_it_had_gone_further_than_it_was() -> None:
+    """Other keys move the revision of all, and the record's own shows the earlier state."""
+    with EtcdServers(1) as servers:
+        place = EtcdPlace.of_url(servers.address().removeprefix("etcd://"))
+        store = EtcdCoordination(place, "c", create=True)
+        record = store.compare_and_set(0, FIRST)
+        store.compare_and_set(record.version, record)
+        servers.kill(0)
+        servers.wipe()
+        servers.start(0)
+        other = EtcdCoordination(place, "c", create=True)
+        other.compare_and_set(0, FIRST)
+        for _ in range(5):
+            assert servers.control(0, "put", "another", "value").returncode == 0
+        with pytest.raises(CoordinationError, match="set back to an earlier state"):
+            store.read()
+        other.close()
+        store.close()
+
+
 def test_who_is_given_up_does_not_wait_for_a_member_that_hangs() -> None:
     with EtcdServers(1) as servers:
         store = EtcdCoordination(EtcdPlace.of_url(servers.address()[7:]), "c", False, LONG, LONG)

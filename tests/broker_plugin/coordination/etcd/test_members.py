@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -230,6 +231,26 @@ def test_a_change_is_sent_once_if_it_may_have_been_made(tmp_path: Path, monkeypa
         assert found is not None and found.version == 2
 
 
+def test_a_change_before_which_a_member_could_not_be_met_was_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has failed is the look at the member: the change was not sent, so it is sent to the next one."""
+    failing = [_unanswered(judged(GrpcError(grpc.StatusCode.UNAVAILABLE, "Socket closed")))]
+    real = Members._sent
+
+    def breaking(members: Members, member: str, channel: Any, method: Any, request: Any, until: float) -> Any:
+        if failing:
+            assert method is wire.RANGE
+            raise failing.pop()
+        return real(members, member, channel, method, request, until)
+
+    with opened(place_at(good(), prefix=tmp_path)) as store:
+        there = store.compare_and_set(0, FIRST)
+        store._members.close()
+        monkeypatch.setattr(Members, "_sent", breaking)
+        assert store.compare_and_set(1, there).version == 2 and not failing
+
+
 def _unanswered(refusal: Any) -> Exception:
     from broker_plugin.coordination.etcd import members
 
@@ -330,6 +351,16 @@ def test_a_user_proves_himself_by_a_password(tmp_path: Path, monkeypatch: pytest
 # -- what is told of changes
 
 
+def test_a_member_whose_stream_fails_is_not_asked_for_the_next_one() -> None:
+    """Though it answers what it is asked: a stream is begun at the next member."""
+    both = good(), f"localhost:{one_member().ports[0]}"
+    unknown = wire.WATCH._replace(path="/etcdserverpb.Watch/None")
+    with Members(place_at(*both), 5.0) as members:
+        for member in (*both, both[0]):
+            with pytest.raises(CoordinationError, match=f"etcd at {member} refuses"):
+                next(members.stream(unknown, wire.WatchRequest(), time.monotonic() + 60.0))
+
+
 def test_a_stream_goes_on_when_what_it_was_to_tell_was_compacted(tmp_path: Path) -> None:
     """And when the member ends it for another reason: another one is begun, and what changed meanwhile is told."""
     place = place_at(good(), prefix=tmp_path)
@@ -345,6 +376,7 @@ def test_a_stream_goes_on_when_what_it_was_to_tell_was_compacted(tmp_path: Path)
             else:
                 record = store.compare_and_set(record.version, record)
                 yield method.response(**end)
+                raise AssertionError("nothing more comes on this stream, and its connection stands")
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Members, "stream", ending)
