@@ -1,7 +1,8 @@
 """Real processes and a relay that drops what nodes send each other: no connection is closed, and commits go on.
 
-No other timeout ends the wait here: a backup may owe an acknowledgement for an hour.
-So that a publish is confirmed shows that the deadline of the link has taken the backup out of the ready set.
+All of a way, or one connection by itself, as a firewall does that has forgotten it. No other timeout ends a wait here:
+a backup may owe an acknowledgement for an hour. So that a publish is confirmed shows that the deadline of the link has
+taken the backup out of the ready set.
 """
 
 from __future__ import annotations
@@ -67,6 +68,28 @@ def test_commits_go_on_when_packets_to_a_backup_are_dropped(cluster: StressClust
     finally:
         cluster.network.lift(number)
     wait_until(cluster.all_ready, 60, "all nodes ready again")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("of_the_primary", [True, False], ids=["of the primary", "of the backup"])
+def test_one_of_two_connections_is_dead(cluster: StressCluster, of_the_primary: bool) -> None:
+    """``one_of_two_connections_is_dead``: its end is closed and made anew, though all that comes by the other is well.
+
+    Where nothing ends it the relay keeps it for good: the kernel's own quarter of an hour does not help here.
+    """
+    primary, other = cluster.primary(), cluster.backups()[0]
+    assert primary is not None and isinstance(cluster.network, Proxied)
+    dialler, dialled = (primary, other) if of_the_primary else (other, primary)
+    silent = log_of(cluster, dialled).count(f"nothing has come from {dialler}")
+    assert cluster.network.forget(cluster.names.index(dialler), cluster.names.index(dialled)) == 1
+
+    def noticed() -> bool:
+        return log_of(cluster, dialled).count(f"nothing has come from {dialler}") > silent
+
+    wait_until(noticed, 60, f"{dialled} missing {dialler}")
+    publish(cluster, primary)
+    wait_until(cluster.all_ready, 60, "all nodes ready again")
+    publish(cluster, primary)
 
 
 @pytest.mark.timeout(240)

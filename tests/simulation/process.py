@@ -145,8 +145,9 @@ class WatchedLinks(Links):
         super().send(peer, message)
 
     def close_link(self, peer: str) -> None:
-        """As ever."""
-        self.process.cluster.truth.given_up(self.process, peer)
+        """As ever. Who closes its end at the word of the peer has judged nothing itself."""
+        if peer not in self.process.core.beats._unheard_by:
+            self.process.cluster.truth.given_up(self.process, peer)
         super().close_link(peer)
 
 

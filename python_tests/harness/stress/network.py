@@ -136,6 +136,11 @@ class Proxied(Network):
         NetworkError."""
         return self._proxies.reset([(node, other), (other, node)])
 
+    def forget(self, node: int, other: int) -> int:
+        """Drop from now on what goes over the connection that ``node`` has made to ``other``, either way; neither is
+        told, and new ones can be made. Returns how many there were. Raises NetworkError."""
+        return self._proxies.forget([(node, other)])
+
 
 class Namespaces(Network):
     """A namespace for each node, on a bridge in the network of the process that opens it; ``proxied``: proxies for

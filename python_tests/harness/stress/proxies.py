@@ -72,6 +72,11 @@ class Proxies:
         """Close every connection that was made on these ways; returns how many. Raises NetworkError."""
         return int(self._tell(reset=ways)["number"])
 
+    def forget(self, ways: list[tuple[int, int]]) -> int:
+        """Drop from now on what goes over each connection that was made on these ways, either way and for good, as a
+        firewall does that has forgotten it; returns how many. Raises NetworkError."""
+        return int(self._tell(forget=ways)["number"])
+
     def stop(self) -> None:
         """End the process."""
         if self._process is not None:
@@ -105,13 +110,22 @@ class _Imposed:
         return way in self.ways and (not self.served or (link.way[1], link.to[1]) in self.served)
 
 
+@dataclass
+class _Connection:
+    """``known``: what goes over it is passed on."""
+
+    way: tuple[int, int]
+    writer: asyncio.StreamWriter
+    known: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Switchboard:
     """The process's side: all links, and what is imposed on them now."""
 
     def __init__(self) -> None:
         self._imposed: dict[int, _Imposed] = {}
         self._last = 0
-        self._tasks: dict[asyncio.Task[None], tuple[tuple[int, int], asyncio.StreamWriter]] = {}
+        self._tasks: dict[asyncio.Task[None], _Connection] = {}
 
     async def obey(self, command: dict[str, Any]) -> dict[str, Any]:
         """Carry out one command; returns the answer. Raises OSError, NetworkError."""
@@ -128,6 +142,8 @@ class Switchboard:
             return {"ok": True, "hits": lifted.hits}
         if "reset" in command:
             return {"ok": True, "number": self._reset({tuple(way) for way in command["reset"]})}
+        if "forget" in command:
+            return {"ok": True, "number": self._forget({tuple(way) for way in command["forget"]})}
         return {"ok": True, "number": self._last}
 
     async def _listen(self, link: Link) -> None:
@@ -138,23 +154,34 @@ class Switchboard:
         async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
-            self._tasks[task] = (link.way, writer)
+            connection = self._tasks[task] = _Connection(link.way, writer)
+            connection.known.set()
             task.add_done_callback(self._tasks.pop)
             try:
-                await self._pass_on(link, reader, writer)
+                await self._pass_on(link, reader, connection)
             except asyncio.CancelledError:  # the proxy ends; asyncio would print this as an error of ours
                 writer.transport.abort()
 
         await asyncio.start_server(accepted, sock=listening)
 
     def _reset(self, ways: set[tuple[int, int]]) -> int:
-        made = [writer for way, writer in self._tasks.values() if way in ways]
-        for writer in made:
-            writer.transport.abort()
+        made = self._made(ways)
+        for connection in made:
+            connection.writer.transport.abort()
         return len(made)
 
-    async def _pass_on(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _forget(self, ways: set[tuple[int, int]]) -> int:
+        made = self._made(ways)
+        for connection in made:
+            connection.known.clear()
+        return len(made)
+
+    def _made(self, ways: set[tuple[int, int]]) -> list[_Connection]:
+        return [connection for connection in self._tasks.values() if connection.way in ways]
+
+    async def _pass_on(self, link: Link, reader: asyncio.StreamReader, connection: _Connection) -> None:
         """One connection, until either side ends it. A new one is not made while either way is cut."""
+        writer, known = connection.writer, connection.known
         back = (link.way[1], link.way[0])
         await self._passage(link, link.way)
         await self._passage(link, back)
@@ -168,8 +195,8 @@ class Switchboard:
             writer.transport.abort()
             return
         pumps = [
-            asyncio.ensure_future(self._pump(link, link.way, reader, thither)),
-            asyncio.ensure_future(self._pump(link, back, there, writer)),
+            asyncio.ensure_future(self._pump(link, link.way, reader, thither, known)),
+            asyncio.ensure_future(self._pump(link, back, there, writer, known)),
         ]
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
@@ -179,7 +206,12 @@ class Switchboard:
             end.close()
 
     async def _pump(
-        self, link: Link, way: tuple[int, int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        link: Link,
+        way: tuple[int, int],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        known: asyncio.Event,
     ) -> None:
         """Everything that comes from one side, in order, to the other; also its end."""
         loop = asyncio.get_running_loop()
@@ -200,6 +232,7 @@ class Switchboard:
                 due, data = await pieces.get()
                 await asyncio.sleep(due - loop.time())
                 await self._passage(link, way)
+                await known.wait()
                 if not data:
                     return
                 writer.write(data)
