@@ -23,6 +23,7 @@ from ha.apply.applied import Applied
 from ha.apply.replica import ALL, UNHEARD, Replica
 from ha.core import NodeCore
 from ha.membership.record import Coordination, Record
+from ha.messages.beats import Beat
 from ha.messages.greeting import greeting
 from ha.messages.proof import NONCE, LinkSecrets
 from ha.messages.stream import Ack, Entries
@@ -135,6 +136,8 @@ class WatchedLinks(Links):
     """Says what is acknowledged, and what of the stream is sent."""
 
     process: Process
+    unheard_by: set[str]
+    """Peers that have said so, at whose word this node closes its end and has judged nothing itself"""
 
     def send(self, peer: str, message: object) -> None:
         """As ever."""
@@ -145,8 +148,10 @@ class WatchedLinks(Links):
         super().send(peer, message)
 
     def close_link(self, peer: str) -> None:
-        """As ever. Who closes its end at the word of the peer has judged nothing itself."""
-        if peer not in self.process.core.beats._unheard_by:
+        """As ever."""
+        if peer in self.unheard_by:
+            self.unheard_by.remove(peer)
+        else:
             self.process.cluster.truth.given_up(self.process, peer)
         super().close_link(peer)
 
@@ -219,6 +224,7 @@ class Process:
         parts.links._on_link = self._on_link
         parts.links.__class__ = WatchedLinks
         parts.links.process = self  # type: ignore[attr-defined]
+        parts.links.unheard_by = set()  # type: ignore[attr-defined]
         return parts
 
     async def _start(self) -> None:
@@ -327,6 +333,8 @@ class Process:
         if not self.release.reads(message):
             raise ValueError(f"Invalid value {message.__struct_config__.tag}, as a decoder of {self.release.name} says")
         shell = self.parts.shell
+        if isinstance(message, Beat) and message.unheard and not self.core.failed:
+            self.parts.links.unheard_by.add(peer)  # type: ignore[attr-defined]
         if getattr(message, "generation", self.core.generation) >= self.core.generation:
             shell.on_message(peer, message)
             return
