@@ -1,4 +1,5 @@
-"""P12 of links: one on which nothing more comes is given up; where something comes it is not, nor is an old peer's."""
+"""P12 of links: one on which nothing more comes is given up; where something comes it is not, nor is an old peer's; and
+into one through which nothing comes no node writes for long."""
 
 from __future__ import annotations
 
@@ -17,6 +18,9 @@ DRIFT = 0.03
 """By which clocks differ, as a fraction, and some more"""
 LATEST = 0.15
 """Seconds behind the deadline in which a node that runs must have given a silent link up"""
+UNHEARD = 5.0
+"""Seconds in which a node that runs has closed its end of a link through which nothing comes to its peer, which runs
+too: much less than its kernel would take"""
 
 
 def beats(process: Process) -> bool:
@@ -36,6 +40,7 @@ class LinkLife(Checker):
         self._listens_since: dict[Process, float] = {}
         self._jumped_at: dict[Process, float] = {}
         self._linked: dict[tuple[Process, str], tuple[float, Process | None]] = {}
+        self._down_at: dict[frozenset[str], float] = {}
 
     def linked(self, process: Process, greeting: Hello) -> None:
         cluster = self.truth.cluster
@@ -73,3 +78,21 @@ class LinkLife(Checker):
             silent = now - max(arrived, self._listens_since[process])
             if silent > limit:
                 self.fail(f"{process.name} keeps its link with {peer}, of which nothing has come for {silent:.3f} s")
+        self._look_for_the_unheard(process)
+
+    def _look_for_the_unheard(self, process: Process) -> None:
+        """Of a network that carries packets both ways again."""
+        cluster = self.truth.cluster
+        network, now = cluster.network, cluster.world.now
+        self._down_at.update((frozenset(pair), now) for pair in network.down)
+        for peer in process.core.linked if not process.core.failed else ():
+            since, other = self._linked[process, peer]
+            if other is None or other is not cluster.processes.get(peer) or other not in self._turned:
+                continue
+            if BEATS_FEATURE not in process.core.features[peer] or other.core.failed or other.paused:
+                continue
+            heard = network.arrived.get((process.name, peer), since)
+            clear = self._down_at.get(frozenset((process.name, peer)), since)
+            unheard = now - max(since, heard, clear, self._listens_since[process], self._listens_since[other])
+            if unheard > UNHEARD:
+                self.fail(f"{process.name} keeps its link with {peer}, to which nothing has come for {unheard:.3f} s")

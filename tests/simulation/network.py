@@ -1,9 +1,8 @@
 """The network between nodes: stream sockets. What is written arrives in order, in pieces, late, or not at all.
 
 A connection ends with its ends, by a reset, or at any byte. A cut direction either ends the connections or only holds
-everything up, as a network does that drops packets for a while. Behind such a time a firewall may have forgotten some
-of the connections: each is dead by itself, while others between the same nodes live, and new ones can be made. The name
-of a node is its address.
+everything up, as a network does that drops packets for a while. A firewall may forget one connection: that is dead by
+itself, while others between the same nodes live, and new ones can be made. The name of a node is its address.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ LATENCY = (0.0001, 0.002)
 TIMEOUT = (0.05, 0.5)
 """Until who dials a node that cannot be reached gives up"""
 IN_PIECES = 0.1
-FORGOTTEN = 0.05
-"""Of the connections that were held up, how many are dead for good"""
 UNACKNOWLEDGED = 10.0
 """Seconds until the kernels at both ends of a dead connection give it up (``broker_plugin.node.links``)"""
 END = None
@@ -140,7 +137,7 @@ class Network:
         self.slowness = 1.0
         self._world = world
         self._chance = world.chance("network")
-        self._forgetting = world.chance("firewall")
+        self._firewall = world.chance("firewall")
         self.down: set[Pair] = set()
         """Directions that a fault keeps cut or stalled"""
         self.arrived: dict[Pair, float] = {}
@@ -274,16 +271,17 @@ class Network:
     def _release(self, pair: Pair) -> None:
         for socket in [each for each in self._sockets if each.pair == pair]:
             held, socket.held = socket.held, []
-            if held and self._forgetting.random() < FORGOTTEN:
-                self._die(socket)
             for data in held:
-                if not socket.cut:
-                    self._deliver(socket, data)
+                self._deliver(socket, data)
 
-    def _die(self, socket: Socket) -> None:
-        """Nothing comes through any more, either way, and neither end is told."""
-        self._world.say("fault", f"one connection of {socket.pair} is dead")
-        for end in (socket, socket.peer):
+    def forget_one(self) -> None:
+        """Nothing comes through one connection any more, either way, and neither end is told."""
+        known = [each for each in self._sockets if each.open and not each.cut]
+        if not known:
+            return
+        socket = self._firewall.choice(known)
+        self._world.say("fault", f"one connection between {' and '.join(socket.pair)} is dead")
+        for end in [each for each in (socket, socket.peer) if not each.cut]:
             end.cut = True
             self.forget(end)
             self._world.after(UNACKNOWLEDGED, end.reset)
