@@ -24,6 +24,11 @@ def printable(text: str) -> str:
     return _ODD.sub(lambda found: _escaped(found[0]), _OCTET.sub(_octet, text))
 
 
+def plain(text: str) -> bool:
+    """Whether people who see it can type it again: each character prints, and no blank stands at its ends."""
+    return text.isprintable() and text == text.strip()
+
+
 def json_line(encoded: str) -> str:
     """JSON without a character that cannot be printed: they can stand in its strings only, and become its escapes."""
     return _ODD.sub(lambda found: found[0] if found[0].isprintable() else _json_escaped(found[0]), encoded)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +25,9 @@ LogFormat = Annotated[
     typer.Option("--log-format", help="How nodes log: text, or json, one object a line. As the key log_format."),
 ]
 
+_OF_THE_PATH = {errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS}
+"""Errors by which a path is wrong that was given, or the rights to it"""
+
 
 def settings_given(set_: list[str] | None) -> dict[str, str]:
     """What ``--set`` gave. Raises ConfigError, also for a password: every user of the machine could read it there."""
@@ -37,6 +43,20 @@ def with_log_format(settings: list[str], form: str | None) -> list[str]:
 
 class BadArgument(Exception):
     """What was given on the command line cannot be; one sentence says why."""
+
+
+@contextmanager
+def paths_told() -> Iterator[None]:
+    """Of a path that cannot be used, where nothing else says why: raises BadArgument in the place of OSError.
+
+    Decorates commands that read and write files. Not one that runs nodes: it would hide what fails at their work.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _OF_THE_PATH or error.filename is None:
+            raise
+        raise BadArgument(f"{error.filename} cannot be used: {error.strerror}") from None
 
 
 def node_status(entry: NodeEntry) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from broker_plugin.cli.asking import (
     node_entry,
     node_status,
     nodes_shown,
+    paths_told,
     settings_given,
     with_log_format,
 )
@@ -68,14 +69,8 @@ app.add_typer(policies.app, name="policies")
 app.add_typer(policies.operators, name="operator-policies")
 app.add_typer(definitions.app, name="definitions")
 app.add_typer(certificates.app, name="certificates")
-app.command()(init)
-app.command()(hash_password)
-app.command()(recover)
-app.command()(discard)
-app.command()(rebuild)
-app.command()(archive)
-app.command()(spark_package)
-app.command()(audit)
+for of_files in (init, hash_password, recover, discard, rebuild, archive, spark_package, audit):
+    app.command()(paths_told()(of_files))
 
 
 def _say_version(asked: bool) -> None:
@@ -198,34 +193,29 @@ def promote(
     With --accept-data-loss, what will be lost is said before, and the loss is accepted for the coordination record as
     it is then: if another node has become primary meanwhile, nothing is done.
     """
-    from broker_plugin.cli.cluster.promoting import (
-        accepted_version,
-        check_waiting,
-        greatest_generation,
-        promoted,
-        say_accepted,
-        say_promoted,
-        wait_active,
-    )
+    from broker_plugin.cli.cluster import promoting
 
-    check_waiting(wait, timeout, as_json)
-    nodes, chosen = promoted(dir, config, node)
+    promoting.check_waiting(wait, timeout, as_json)
+    nodes, chosen = promoting.promoted(dir, config, node)
     node, directory = chosen.name, chosen.directory
     arguments: dict[str, object] = {"accept_data_loss": accept_data_loss}
     if accept_data_loss:
-        seen = ask(directory, "status")
-        version = accepted_version(seen, yes)
+        with promoting.by_name(node, config):
+            seen = ask(directory, "status")
+        version = promoting.accepted_version(seen, yes)
         if version is None:
             raise SystemExit(1)
         arguments["version"] = version
     elif yes:
         raise BadArgument("--yes answers the question that comes with --accept-data-loss; nothing else is asked")
-    since = greatest_generation(nodes)
-    ask(directory, "promote", arguments)
+    since = promoting.greatest_generation(nodes)
+    with promoting.by_name(node, config):
+        ask(directory, "promote", arguments)
     if accept_data_loss:
-        say_accepted(seen)
+        promoting.say_accepted(seen)
     if wait:
-        say_promoted(node, wait_active(nodes, node, since, WAITED if timeout is None else timeout), as_json)
+        found = promoting.wait_active(nodes, node, since, WAITED if timeout is None else timeout)
+        promoting.say_promoted(node, found, as_json)
     elif accept_data_loss:
         say(f"{node} is taking over; see `txha status`")
     else:

@@ -81,6 +81,8 @@ def members_table(node: str, found: dict[str, Any]) -> None:
     else:
         where = f"by the file of {node}: the record does not say who is a member"
     say(f"{where}; min_ready is {found['min_ready']}")
+    if found.get("record_error"):  # an earlier version does not say it
+        say(f"this is what {node} last knew, and may be old: {found['record_error']}")
     if unreached := [row["name"] for row in found["members"] if not row["reached"]]:
         say(f"{node} does not reach {', '.join(unreached)}: is it down, or at another address?")
     for store in found["removed_stores"]:

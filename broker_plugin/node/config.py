@@ -30,7 +30,7 @@ from broker_plugin.node.peer_tls import KEY as PEER_TLS
 from broker_plugin.node.peer_tls import PeerTls, stands_in_for_the_secret
 from broker_plugin.node.sources import ENVIRONMENT, Named, blamed, sentence, sources
 from broker_plugin.node.sources import ConfigError as ConfigError
-from broker_plugin.node.timing import MOST_SECONDS, HostName, Section, Timing, with_default_lease
+from broker_plugin.node.timing import MOST_SECONDS, HostName, NodeName, Section, Timing, with_default_lease
 from broker_plugin.node.tls_config import Tls, check_tls
 from ha.membership.members import majority
 from ha.membership.record import CoordinationError, RecordStore, Served
@@ -69,7 +69,7 @@ class Address(Section):
 class PeerNode(Section):
     """Another node of the cluster."""
 
-    name: str = Field(min_length=1)
+    name: NodeName
     host: HostName = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
 
@@ -157,7 +157,7 @@ class NodeConfig(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
-    name: str = Field(min_length=1)
+    name: NodeName
     cluster: str = Field(min_length=1)
     dir: Named
     coordination: Coordinated

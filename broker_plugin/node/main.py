@@ -287,7 +287,7 @@ class NodeProcess:
                 **calls,
                 **UserAdmin(changes).handlers,
                 **RuleAdmin(changes).handlers,
-                **MemberAdmin(self.core, self.shell.report).handlers,
+                **MemberAdmin(self.core, self.shell.report, lambda: self.records.complaint).handlers,
                 **DefinitionsAdmin(self.core, changes).handlers,
                 **door.handlers,
                 **self.metrics.handlers,
@@ -348,7 +348,7 @@ class NodeProcess:
         reason = refused[0] if refused else "the node is stopping"
         if reason:
             complaint = self.records.complaint  # of the record, by which the node would judge
-            raise CommandRefused(f"{reason}; {complaint}" if complaint else reason)
+            raise CommandRefused(f"{complaint}; {reason}" if complaint else reason)
         return {}
 
     # -- stopping

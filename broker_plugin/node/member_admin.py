@@ -15,11 +15,14 @@ LOOK = "txha member list"
 
 
 class MemberAdmin:
-    """``report``: how the core is told of something; it settles then."""
+    """``report``: how the core is told of something; it settles then. ``complaint``: of the coordination store."""
 
-    def __init__(self, core: NodeCore, report: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self, core: NodeCore, report: Callable[[Callable[[], None]], None], complaint: Callable[[], str]
+    ) -> None:
         self._core = core
         self._report = report
+        self._complaint = complaint
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -27,7 +30,7 @@ class MemberAdmin:
         return {"members.list": self._list, "members.change": self._change}
 
     async def _list(self, arguments: dict[str, Any]) -> Any:
-        return members_shown(self._core)
+        return {**members_shown(self._core), "record_error": self._complaint() or None}
 
     async def _change(self, arguments: dict[str, Any]) -> Any:
         change = _change_in(arguments)

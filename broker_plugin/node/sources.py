@@ -28,8 +28,8 @@ USERS = ("amqp", "users")
 """The table whose values may be ``@FILE``."""
 LINK_SECRETS = ("peer", ("secret", "read_secret"))
 """The table with keys whose values are ``@FILE``, or stand in the environment."""
-TLS_FILES = ("tls", ("certificate", "key", "authority"))
-"""The table with keys whose values are files, relative to where they are named."""
+FILES = (("tls", ("certificate", "key", "authority")), ("amqp", ("users_file",)))
+"""The tables with keys whose values are files, relative to where they are named."""
 
 Values = dict[str, Any]
 
@@ -197,7 +197,7 @@ def _tables(options: Mapping[str, str]) -> Values:
 
 
 def _absolute(values: Values, directory: Path) -> Values:
-    """The same, with the whole path in each ``@FILE`` and of each file of TLS: where these are relative to differs
+    """The same, with the whole path in each ``@FILE`` and each of ``FILES``: where these are relative to differs
     between the sources."""
     table, key = USERS
     if isinstance(_in(values, table, key), dict):
@@ -210,9 +210,12 @@ def _absolute(values: Values, directory: Path) -> Values:
 
 
 def _absolute_files(values: Values, directory: Path) -> Values:
-    table, keys = TLS_FILES
-    files = {key: str(directory / found) for key in keys if isinstance(found := _in(values, table, key), str) and found}
-    return {**values, table: {**values[table], **files}} if files else values
+    for table, keys in FILES:
+        given = {key: found for key in keys if isinstance(found := _in(values, table, key), str) and found}
+        if given:
+            whole = {key: str(directory / found) for key, found in given.items()}
+            values = {**values, table: {**values[table], **whole}}
+    return values
 
 
 def _without_secrets(values: Values) -> Values:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from ha.membership.members import unreadable_host
+from ha.membership.members import unreadable_host, wrong_name
 from ha.settings import LEAST_BEATS
 
 
@@ -23,6 +23,16 @@ def _readable(host: str) -> str:
 
 
 HostName = Annotated[str, Field(min_length=1), AfterValidator(_readable)]
+
+
+def _of_a_node(name: str) -> str:
+    if (wrong := wrong_name(name)) is not None:
+        raise ValueError(wrong)
+    return name
+
+
+NodeName = Annotated[str, Field(min_length=1), AfterValidator(_of_a_node)]
+"""As ``txha member`` takes it"""
 """Of a host, or an address: something that can be looked for"""
 SHORTEST = 0.1
 """Seconds. A node looks at its clock every 0.02 s (``shell.TICK``), and later when it is busy. What is to be shorter

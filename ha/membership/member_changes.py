@@ -147,6 +147,10 @@ class MemberChanges:
 
     def _changed(self, change: MemberChange, record: Record) -> Membership:
         if change.kind == REMOVE and change.name == self._me.node:
+            if len(self._before(record).nodes) == 1:
+                raise ChangeRefused(
+                    f"{change.name} is the only member, and cannot be removed: add another node first, or just stop it"
+                )
             raise ChangeRefused(
                 f"{change.name} is the primary: hand over to another node first (`txha promote`), then remove it"
             )

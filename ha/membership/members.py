@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from txobserver.ids import Member
+from txobserver.printable import plain
 
 MOST_MEMBERS = 32
 """Nodes that a cluster can have, by changes of its membership: each dials every other."""
@@ -104,6 +105,18 @@ def bound(membership: Membership, ready: Collection[Member]) -> Membership:
     return membership if nodes == membership.nodes else msgspec.structs.replace(membership, nodes=nodes)
 
 
+def wrong_name(name: str, there: bool = False) -> str | None:
+    """Why no node can be called so, in one sentence; None where one can.
+
+    ``there``: a member may have an odd name, of an earlier version of txha, and can be removed by it.
+    """
+    if not 0 < len(name) <= LONGEST_NAME:
+        return f"a node's name has 1 to {LONGEST_NAME} characters, not {len(name)}"
+    if there or plain(name):
+        return None
+    return f"a node's name can be printed, and has no blanks at its ends: {name!r} is none"
+
+
 def wrong_host(host: str) -> str | None:
     """Why others cannot find a node at a host of this name or address, in one sentence; None where they can."""
     if not 0 < len(host) <= LONGEST_HOST:
@@ -128,12 +141,10 @@ def wrong_in(change: MemberChange) -> str | None:
     """What no node could be called, or found by, in one sentence; None if there is nothing wrong."""
     if change.kind not in KINDS:
         return f"members can be changed by {', '.join(KINDS)}, not by {change.kind!r}"
-    if not 0 < len(change.name) <= LONGEST_NAME:
-        return f"a node's name has 1 to {LONGEST_NAME} characters, not {len(change.name)}"
+    if (wrong := wrong_name(change.name, change.kind == REMOVE)) is not None:
+        return wrong
     if change.kind == REMOVE:
         return None
-    if not change.name.isprintable():
-        return f"a node's name can be printed, and {change.name!r} cannot"
     if (wrong := wrong_host(change.host)) is not None:
         return wrong
     return None if 0 < change.port < 1 << 16 else f"a port is a number from 1 to 65535, not {change.port}"

@@ -30,6 +30,10 @@ class AdminError(Exception):
     """The node does not answer, or refuses; one sentence says why."""
 
 
+class NotRunning(AdminError):
+    """The node does not run: nothing listens at its port, or it has never said at which."""
+
+
 class AnswerLost(AdminError):
     """The node may have been asked, and gave no answer: what it was to do may be done."""
 
@@ -41,13 +45,13 @@ class RequestTooLong(AdminError):
 def ask(directory: Path, command: str, arguments: dict[str, Any] | None = None, timeout: float = 2.0) -> Any:
     """The node's answer to a command. ``directory`` is the node's; ``timeout`` in seconds.
 
-    Raises AdminError; AnswerLost where the node may have been asked.
+    Raises AdminError: NotRunning, or AnswerLost where the node may have been asked.
     """
     name = directory.name
     try:
         answer = _exchange(directory, command, arguments or {}, timeout)
     except (FileNotFoundError, ConnectionRefusedError):
-        raise AdminError(f"{name} does not run") from None
+        raise NotRunning(f"{name} does not run") from None
     except TimeoutError:
         raise AnswerLost(f"{name} does not answer within {timeout:g} s") from None
     except RecursionError:

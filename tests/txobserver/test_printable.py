@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from txobserver.octets import text_of
-from txobserver.printable import json_line, printable
+from txobserver.printable import json_line, plain, printable
 
 NAMES = st.text(max_size=40) | st.binary(max_size=40).map(text_of)
 
@@ -32,6 +32,13 @@ NAMES = st.text(max_size=40) | st.binary(max_size=40).map(text_of)
 )
 def test_what_cannot_be_printed_is_shown_as_an_escape(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize("text", ["", "orders", "a b", "überweisung 三"])
+def test_what_people_can_type_again(text: str) -> None:
+    assert plain(text)
+    for odd in (f"{text} ", f" {text}", f"a{text}\u00a0b", f"a\n{text}", f"{text}\udc80"):
+        assert not plain(odd)
 
 
 @given(NAMES)

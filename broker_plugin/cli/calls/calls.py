@@ -105,7 +105,7 @@ def inspect(
 
 @app.command()
 def call(
-    operation: Annotated[str, typer.Argument(metavar="OP", help="log_level, listener, hook or flag.")],
+    operation: Annotated[str, typer.Argument(metavar="OP", help="log_level, listener, hook, flag or certificates.")],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="[ARG=VALUE]...", help="name=NAME and the operation's own; a list has one for each."),

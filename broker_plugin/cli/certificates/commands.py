@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker_plugin.cli.asking import BadArgument, Json
-from broker_plugin.cli.certificates.given import days_given, hosts_given, name_given
+from broker_plugin.cli.asking import BadArgument, Json, paths_told
+from broker_plugin.cli.certificates.given import days_given, directory_given, hosts_given, name_given
 from broker_plugin.cli.terminal import say
 from recovery.certificate_names import CLIENT, NODE, READER, CertificateName
 
@@ -26,8 +26,24 @@ AUTHORITY_DAYS = 3650
 """That an authority is valid: it is installed everywhere, and its nodes' certificates end before it"""
 HOLDER_DAYS = 825
 """That a certificate is valid: the longest that some clients take"""
-AuthorityDir = Annotated[Path, typer.Option("--dir", help="Directory of the authority. Keep it off the nodes' hosts.")]
-Out = Annotated[Path, typer.Option("--out", help="Where to: certificate.pem, key.pem and authority.pem.")]
+AuthorityDir = Annotated[
+    Path,
+    typer.Option(
+        "--dir",
+        help="Directory of the authority. Keep it off the nodes' hosts.",
+        parser=directory_given,
+        metavar="<path>",
+    ),
+]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        help="Where to: certificate.pem, key.pem and authority.pem.",
+        parser=directory_given,
+        metavar="<path>",
+    ),
+]
 Days = Annotated[int, typer.Option("--days", help="How long it is valid, at most as long as the authority.")]
 Of = Annotated[str | None, typer.Option("--cluster", help="Refuse unless the authority is this cluster's.")]
 Renew = Annotated[
@@ -37,6 +53,7 @@ Renew = Annotated[
 
 
 @app.command("init")
+@paths_told()
 def certificates_init(
     dir: AuthorityDir,
     cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster, as in its nodes' files.")] = None,
@@ -71,6 +88,7 @@ def certificates_init(
 
 
 @app.command("node")
+@paths_told()
 def certificates_node(
     name: Annotated[str, typer.Argument(help="The node's name, as in its file.")],
     dir: AuthorityDir,
@@ -94,6 +112,7 @@ def certificates_node(
 
 
 @app.command("reader")
+@paths_told()
 def certificates_reader(
     name: Annotated[str, typer.Argument(help="What the log of a node calls the reader.")],
     dir: AuthorityDir,
@@ -108,6 +127,7 @@ def certificates_reader(
 
 
 @app.command("client")
+@paths_told()
 def certificates_client(
     user: Annotated[str, typer.Argument(help="The user as whom the client logs in by EXTERNAL.")],
     dir: AuthorityDir,
@@ -122,17 +142,19 @@ def certificates_client(
 
 
 @app.command("list")
+@paths_told()
 def certificates_list(dir: AuthorityDir, as_json: Json = False) -> None:
     """List what the authority has signed, by when it ends. A certificate that was renewed is listed as well."""
     from broker_plugin.cli.certificates import files
 
     authority = files.read_authority(dir, datetime.now(UTC), expired=True)
-    paths = sorted((dir / files.ISSUED).glob("*.pem"))
+    paths = sorted(path for path in (dir / files.ISSUED).glob("*.pem") if not path.is_dir())
     found = [authority.certificate, *(files.read_one(path) for path in paths)]
     _show(sorted(found, key=lambda each: each.not_valid_after_utc), as_json)
 
 
 @app.command("show")
+@paths_told()
 def certificates_show(
     file: Annotated[list[Path], typer.Argument(metavar="FILE", help="Certificates in PEM; one file may hold many.")],
     as_json: Json = False,

@@ -45,8 +45,21 @@ def made_directory(path: Path) -> Path:
 def refuse_existing(*paths: Path) -> None:
     """Raises BadArgument if one of them is there, also as a link to nothing."""
     for path in paths:
-        if path.exists() or path.is_symlink():
+        if _is_there(path):
             raise BadArgument(f"{path} is there already: give another directory, or --renew for a new certificate")
+
+
+def refuse_alone(key: Path, certificate: Path) -> None:
+    """Raises BadArgument for a key without its certificate, which no --renew can replace."""
+    if _is_there(key) and not _is_there(certificate):
+        raise BadArgument(
+            f"{key} is there without {certificate.name}: bring that back; or remove {key.name}, if a command that was "
+            "ended in the middle has left it; or give another directory"
+        )
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
 
 
 def write_new(path: Path, data: bytes, mode: int) -> None:
@@ -74,6 +87,7 @@ def replace(path: Path, data: bytes, mode: int) -> None:
 def write_authority(directory: Path, authority: Authority) -> None:
     """The files of a new one; none of them if one is there. Raises BadArgument."""
     certificate, key = directory / AUTHORITY, directory / AUTHORITY_KEY
+    refuse_alone(key, certificate)
     refuse_existing(certificate, key)
     made_directory(directory)
     write_new(key, key_text(authority.key), 0o600)
@@ -92,6 +106,7 @@ def write_holder(directory: Path, out: Path, certificate: x509.Certificate, key:
         (out / CERTIFICATE, certificate_text(certificate), 0o644),
         (_copy_of(directory, certificate), certificate_text(certificate), 0o644),
     )
+    refuse_alone(out / KEY, out / CERTIFICATE)
     refuse_existing(*(path for path, _, _ in files))
     made_directory(out)
     made_directory(directory / ISSUED)

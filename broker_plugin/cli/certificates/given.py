@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from pathlib import Path
 
 from broker_plugin.cli.asking import BadArgument
-from txobserver.printable import printable
+from txobserver.printable import plain
 
 LONGEST_COMMON_NAME = 64
 """Characters of a name in the subject of a certificate (RFC 5280, ub-common-name and ub-organization-name)"""
@@ -32,9 +33,16 @@ def name_given(name: str, what: str) -> str:
         name.encode()
     except UnicodeEncodeError:
         raise BadArgument(f"the name of {what} is not UTF-8") from None
-    if printable(name) != name or name != name.strip():
+    if not plain(name):
         raise BadArgument(f"the name of {what} has characters that do not print, or blanks at its ends: {name!r}")
     return name
+
+
+def directory_given(text: str) -> Path:
+    """A directory by its name. Raises BadArgument."""
+    if not text:
+        raise BadArgument("a directory is given by an empty name: write . for the current one")
+    return Path(text)
 
 
 def days_given(days: int) -> int:

@@ -137,6 +137,21 @@ def plan_cluster(
     return ClusterPlan(directory, identifier, entries, whole, found is not None and is_founded(directory))
 
 
+def check_settings(directory: Path, count: int, settings: list[str]) -> None:
+    """Refuse what no node of a cluster in ``directory`` could be given, with nothing made: as ``plan_cluster`` does.
+
+    Raises ClusterError, ConfigError.
+    """
+    ports = free_ports(2 * count, set())
+    entries = [
+        NodeEntry(f"node-{index + 1}", None, port, directory.absolute() / f"node-{index + 1}")
+        for index, port in enumerate(ports[:count])
+    ]
+    for index, entry in enumerate(entries):
+        text = _node_text(directory.absolute(), "local", entries, ports[count:], index, ON_LOOPBACK, None)
+        _check_door(_checked(entry, text, ports[count + index], settings), None, count)
+
+
 def _existing(directory: Path) -> list[NodeEntry] | None:
     """The nodes of a cluster that is to be resumed; None where a new one may be made. Raises ClusterError."""
     try:

@@ -6,7 +6,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from broker_plugin.cli.asking import BadArgument, node_entry, node_status, nodes_shown
 from broker_plugin.cli.layout import NodeEntry
 from broker_plugin.cli.terminal import say
-from recovery.reader.node_admin import AdminError
+from recovery.reader.node_admin import AdminError, NotRunning
 
 _POLL_SECONDS = 0.1
 
@@ -34,6 +35,17 @@ def promoted(dir: Path | None, config: Path | None, node: str | None) -> tuple[N
     if node not in (None, own.name):
         raise BadArgument(f"{config} is the file of {own.name}, not of {node}: leave the name out")
     return look, own
+
+
+@contextmanager
+def by_name(node: str, config: Path | None) -> Iterator[None]:
+    """Tells of a node that does not run by its name, where that of its directory stands for it. Raises AdminError."""
+    try:
+        yield
+    except NotRunning as error:
+        if config is None:  # `txha cluster` calls directories as their nodes
+            raise
+        raise AdminError(f"{node} does not run: start it with `txha node --config {config}`") from error
 
 
 def check_waiting(wait: bool, timeout: float | None, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry
+from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, paths_told
 from broker_plugin.cli.terminal import say
 from broker_plugin.cli.transactions.dtx_recover import dtx_recover
 from broker_plugin.cli.transactions.settle_spark import settle_spark
@@ -16,7 +16,7 @@ from recovery.reader.node_admin import ask
 from txobserver.xid import parse_xid
 
 app = typer.Typer(help="Look at prepared branches of distributed transactions, and end them.", no_args_is_help=True)
-app.command("recover")(dtx_recover)
+app.command("recover")(paths_told()(dtx_recover))
 app.command("settle-spark")(settle_spark)
 SECONDS = 15.0
 """How long a node may take to answer: a decision waits for every ready node."""

@@ -21,7 +21,7 @@ PASSWORD = "TXHA_ETCD_PASSWORD"
 FILES = ("ca", "cert", "key", "plans")
 """Options that are whole paths"""
 OPTIONS = (*FILES, "user", "password")
-_MEMBER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@/]+):([0-9]{1,5})")
+_MEMBER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@/\s]+):([0-9]{1,5})")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from broker_plugin.cli.asking import Json
-from python_tests.harness.commands.needed import check_installed
+from python_tests.harness.commands.needed import check_directory, check_installed
 
 
 def demo(
@@ -18,6 +18,8 @@ def demo(
 ) -> None:
     """Kill two primaries under transactional load, and prove from the clients' records that nothing was halved."""
     check_installed("demo", ["aio_pika", "pika"], "clients")
+    if dir is not None:
+        check_directory(dir)
     from python_tests.harness.demo import run
 
     raise SystemExit(run(dir, seconds, as_json))

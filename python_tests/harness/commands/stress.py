@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from broker_plugin.node.config import ConfigError, parse_settings
-from python_tests.harness.commands.needed import check_installed
+from python_tests.harness.commands.needed import check_directory, check_installed
 
 NEEDED = ("aio_pika", "matplotlib", "pika", "pyarrow")
 
@@ -56,7 +55,7 @@ def stress(
         if judge is not None:
             raise SystemExit(run_judge(_alone(context, judge)))
         options = Options(
-            directory=(dir or Path(tempfile.mkdtemp(prefix="txha-stress-"))).absolute(),
+            directory=_usable(dir),
             nodes=nodes,
             extent=Extent(rounds, seconds, judge_every, patience),
             kinds=None if faults is None else [kind.strip() for kind in faults.split(",")],
@@ -83,6 +82,13 @@ def _check_finite(*given: tuple[str, float]) -> None:
     for name, value in given:
         if not 0 <= value < math.inf:
             raise ConfigError(f"{name} must be a finite number, and not negative")
+
+
+def _usable(directory: Path | None) -> Path | None:
+    if directory is None:
+        return None
+    check_directory(directory)
+    return directory.absolute()
 
 
 def _alone(context: typer.Context, judge: Path) -> Path:

@@ -6,14 +6,17 @@ import json
 import logging
 import random
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from broker_plugin.cli.cluster.plan import check_settings
 from broker_plugin.cli.layout import CONFIG_FILE
 from broker_plugin.node.config import load_config
 from python_tests.harness.judge import judge
@@ -26,7 +29,7 @@ from python_tests.harness.stress.foreign import Foreign
 from python_tests.harness.stress.leases import LeaseWatch
 from python_tests.harness.stress.members import COORDINATION, ETCD, SQLITE, Members
 from python_tests.harness.stress.namespaces import NetworkError, own_surroundings
-from python_tests.harness.stress.network import Namespaces
+from python_tests.harness.stress.network import Namespaces, Network
 from python_tests.harness.stress.own import NETWORKS, ON_THE_CLOCK, ON_THE_DISK, Own, choose_network, impossible
 from python_tests.harness.stress.record import Recorder, read_history
 from python_tests.harness.stress.report import write_page
@@ -41,11 +44,16 @@ from python_tests.harness.stress.terminal import show
 LOAD = Load(think=0.05, single=0.15, several=0.2, large=0.002, largest=1000, ahead=200)
 """One message to 3,000 in a transaction"""
 
+CLUSTER = "cluster"
+"""The directory of the nodes, within that of the run"""
+
 
 class BadInput(Exception):
     """An option cannot be used so; one sentence says why."""
 
 
+Start = Callable[[Path, ExitStack], Result]
+"""A run whose options have been checked, in the directory that is made for it"""
 MENDABLE = (BadInput, NetworkError, ScheduleError)
 """What is raised for what people can mend"""
 
@@ -54,7 +62,8 @@ MENDABLE = (BadInput, NetworkError, ScheduleError)
 class Options:
     """What was asked for; docs/operations.md explains each."""
 
-    directory: Path
+    directory: Path | None = None
+    """None: a new one below the directory for temporary files"""
     nodes: int = 3
     extent: Extent = field(default_factory=Extent)
     kinds: Sequence[str] | None = None
@@ -86,11 +95,13 @@ def run(options: Options) -> int:
         console.print(f"[dim]{time.monotonic() - began:6.1f} s[/]  {text}", highlight=False, soft_wrap=True)
 
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    say(f"seed {seed}; everything is kept in {options.directory}")
+    start = (_foreign if options.urls else _own)(options, seed, say)
+    place = _made(options.directory)
+    say(f"seed {seed}; everything is kept in {place}")
     with ExitStack() as stack:
-        result = (_foreign if options.urls else _own)(options, seed, say, stack)
+        result = start(place, stack)
         result.seed, result.min_rate = seed, options.min_rate
-    page = options.report or options.directory / "report.html"
+    page = options.report or place / "report.html"
     write_page(page, result)
     if options.as_json:
         print(json.dumps(result.as_dict(), indent=2))
@@ -102,9 +113,9 @@ def run(options: Options) -> int:
 
 def run_judge(path: Path) -> int:
     """Judge a history that an earlier run has written; returns the exit status. Raises BadInput."""
-    if not path.is_file():
-        raise BadInput(f"there is no history {path}: name the history.parquet of an earlier run")
     try:
+        if not path.is_file():
+            raise BadInput(f"there is no history {path}: name the history.parquet of an earlier run")
         history = read_history(path)
     except (OSError, ValueError) as error:
         raise BadInput(str(error)) from error
@@ -121,12 +132,22 @@ def _argument(value: str) -> str | int:
     return int(value) if value.isdecimal() else value
 
 
-def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitStack) -> Result:
-    """Against a cluster that is started for it."""
-    place = options.directory / "cluster"
-    if place.exists():
-        raise BadInput(f"{place} exists already; choose another --dir")
-    chance = random.Random(seed)
+def _made(directory: Path | None) -> Path:
+    """Where the run keeps everything: refused options leave no directory. Raises BadInput."""
+    try:
+        if directory is None:
+            return Path(tempfile.mkdtemp(prefix="txha-stress-")).absolute()
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot make {directory or 'a directory for temporary files'}: {error.strerror}") from error
+    return directory
+
+
+def _own(options: Options, seed: int, say: Callable[[str], None]) -> Start:
+    """Against a cluster that is started for it. Raises what ``run`` does."""
+    inside = (options.directory or Path()) / CLUSTER
+    if options.directory is not None and inside.exists():
+        raise BadInput(f"{inside} exists already; choose another --dir")
     names = [f"node-{index + 1}" for index in range(options.nodes)]
     schedule: Schedule
     if options.schedule is not None:
@@ -138,29 +159,42 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
             say(f"without {', '.join(missing)}: {reason}")
         cluster_wide = frozenset(kind for kind in kinds if FAULTS[kind].cluster_wide)
         schedule = RandomSchedule(seed, kinds, cluster_wide, options.extent.seconds)
-    with_etcd = options.coordination == ETCD
-    if with_etcd and (lacking := Members.why_not()) is not None:
+    if options.coordination == ETCD and (lacking := Members.why_not()) is not None:
         raise BadInput(f"--coordination etcd is not possible here: {lacking}")
+    check_settings(inside, options.nodes, list(options.settings))
     network = choose_network(options.network, kinds, options.nodes)
     if isinstance(network, Namespaces):
         own_surroundings()
-    options.directory.mkdir(parents=True, exist_ok=True)
+    return partial(_started, options, kinds, schedule, network, random.Random(seed), say)
+
+
+def _started(
+    options: Options,
+    kinds: Sequence[str],
+    schedule: Schedule,
+    network: Network,
+    chance: random.Random,
+    say: Callable[[str], None],
+    place: Path,
+    stack: ExitStack,
+) -> Result:
+    with_etcd = options.coordination == ETCD
     tampered = ON_THE_DISK | ON_THE_CLOCK  # the library for disks also mends what libfaketime does to sleeps
     cluster = StressCluster(
-        place,
+        place / CLUSTER,
         options.nodes,
         network,
         options.settings,
         small=options.nodes - 1 if "disk-full" in kinds else None,
-        clock=FakeClock(options.directory / "clocks") if ON_THE_CLOCK & set(kinds) else None,
-        disks=Disks(options.directory / "disks") if tampered & set(kinds) and Disks.why_not() is None else None,
-        members=Members(network, options.nodes, options.directory / "etcd") if with_etcd else None,
+        clock=FakeClock(place / "clocks") if ON_THE_CLOCK & set(kinds) else None,
+        disks=Disks(place / "disks") if tampered & set(kinds) and Disks.why_not() is None else None,
+        members=Members(network, options.nodes, place / "etcd") if with_etcd else None,
     )
     say(f"starting {options.nodes} nodes{' and their etcd' if with_etcd else ''}; faults: {', '.join(kinds)}")
     stack.enter_context(cluster)
     nodes = dict(zip(cluster.urls, cluster.names, strict=True))
     leases = stack.enter_context(LeaseWatch(cluster.status, _lease_of(cluster), nodes))
-    return _run(options, Own(cluster), LOAD, schedule, chance, say, stack, ClusterStores(cluster), leases)
+    return _run(options, place, Own(cluster), LOAD, schedule, chance, say, stack, ClusterStores(cluster), leases)
 
 
 def _lease_of(cluster: StressCluster) -> float:
@@ -173,8 +207,8 @@ def _by_reason(impossible: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]
         yield reason, [kind for kind, found in impossible.items() if found == reason]
 
 
-def _foreign(options: Options, seed: int, say: Callable[[str], None], stack: ExitStack) -> Result:
-    """Against brokers by URL."""
+def _foreign(options: Options, seed: int, say: Callable[[str], None]) -> Start:
+    """Against brokers by URL. Raises what ``run`` does."""
     if options.coordination != SQLITE:
         raise BadInput("--coordination has no effect with --url: the brokers run already")
     kinds = list(options.kinds or options.make)
@@ -194,16 +228,20 @@ def _foreign(options: Options, seed: int, say: Callable[[str], None], stack: Exi
         schedule = read_schedule(options.schedule, kinds, site.names)
     else:
         schedule = RandomSchedule(seed, kinds, site.cluster_wide, options.extent.seconds)
-    options.directory.mkdir(parents=True, exist_ok=True)
-    say(f"{len(options.urls)} brokers; queues {prefix}…; faults: {', '.join(kinds)}")
-    result = _run(options, site, load, schedule, random.Random(seed), say, stack, None)
-    if not result.broken:  # else they are evidence
-        delete(options.urls, load.queues)
-    return result
+
+    def start(place: Path, stack: ExitStack) -> Result:
+        say(f"{len(options.urls)} brokers; queues {prefix}…; faults: {', '.join(kinds)}")
+        result = _run(options, place, site, load, schedule, random.Random(seed), say, stack, None)
+        if not result.broken:  # else they are evidence
+            delete(options.urls, load.queues)
+        return result
+
+    return start
 
 
 def _run(
     options: Options,
+    place: Path,
     site: Site,
     load: Load,
     schedule: Schedule,
@@ -213,7 +251,7 @@ def _run(
     stores: Stores | None,
     leases: Leases | None = None,
 ) -> Result:
-    recorder = stack.enter_context(Recorder(options.directory / "history.parquet"))
+    recorder = stack.enter_context(Recorder(place / "history.parquet"))
     return Stress(site, load, schedule, options.extent, recorder, chance, say, stores, leases).run()
 
 

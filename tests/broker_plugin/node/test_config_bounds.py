@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from broker_plugin.coordination.renewer import LATE
 from broker_plugin.node.config import ConfigError, NodeConfig, parse_config
 from broker_plugin.node.timing import SHORTEST
+from ha.membership.members import wrong_name
 from ha.membership.watchdog import Renewals
 from ha.settings import Settings
 from txobserver.work_limits import WorkLimits
@@ -265,3 +268,14 @@ def test_what_is_no_table_is_said_without_words_of_python(given: str, flags: dic
 def test_a_host_that_no_resolver_takes(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match="no host can be called"):
         parse_config(TEXT, PATH, {key: value}, {})
+
+
+@pytest.mark.parametrize("name", [" ", "b ", "\tb", "b\u202e", "x" * 101])
+def test_a_name_that_no_member_can_have(name: str) -> None:
+    """By the rule of ``txha member add``, also of the nodes with which a cluster begins."""
+    wrong = re.escape(str(wrong_name(name)))
+    with pytest.raises(ConfigError, match=f"name: {wrong}"):
+        config({"name": name})
+    with pytest.raises(ConfigError, match=rf"peers\.0\.name: {wrong}"):
+        parse_config(TEXT.replace('"b"', json.dumps(name)), PATH, SLOW, {})
+    assert config({"name": "x" * 100}).name == "x" * 100

@@ -36,7 +36,7 @@ class Core:
 
 
 def admin_of(core: Any) -> MemberAdmin:
-    return MemberAdmin(core, lambda call: call())
+    return MemberAdmin(core, lambda call: call(), lambda: "")
 
 
 def test_the_record_says_who_is_a_member_and_the_file_until_it_does() -> None:
@@ -55,6 +55,13 @@ def test_the_record_says_who_is_a_member_and_the_file_until_it_does() -> None:
         ("z", "fz", True, False),
     ]
     assert (shown["in_record"], shown["change"], shown["min_ready"], shown["removed_stores"]) == (False, 0, 2, [])
+
+
+@pytest.mark.parametrize(("complaint", "told"), [("", None), *[("etcd gives no answer: h:1",) * 2]])
+async def test_a_list_that_may_be_old_says_why(complaint: str, told: str | None) -> None:
+    core: Any = Core(SAID)
+    admin = MemberAdmin(core, lambda call: call(), lambda: complaint)
+    assert await admin.handlers["members.list"]({}) == {**members_shown(core), "record_error": told}
 
 
 def test_a_node_that_knows_no_record_shows_its_file() -> None:

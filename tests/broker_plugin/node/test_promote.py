@@ -55,11 +55,12 @@ async def test_why_it_is_refused_is_told() -> None:
         await node(stopping=True)._promote({})
 
 
-async def test_what_the_record_complains_of_is_told_besides() -> None:
+async def test_what_the_record_complains_of_is_told_before() -> None:
+    """It is the cause: with etcd silent, the sentence began with --accept-data-loss, which does not help."""
     ours = node("the coordination record has not been read yet")
     ours.records.complaint = "it is damaged: stop all nodes"
     with pytest.raises(
-        CommandRefused, match=r"^the coordination record has not been read yet; it is damaged: stop all"
+        CommandRefused, match=r"^it is damaged: stop all nodes; the coordination record has not been read yet$"
     ):
         await ours._promote({})
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from broker_plugin.amqp.protocol.passwords import new_hash
-from broker_plugin.node.config import Amqp, ConfigError
+from broker_plugin.node.config import Amqp, ConfigError, parse_config
 from broker_plugin.node.users import check_config_file, check_given, read_users
 
 SALT = bytes(range(16))
@@ -120,3 +120,16 @@ def test_other_settings_may_stand_there() -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"amqp.users_file: cannot read .*: No such file"):
         read_users(Amqp(port=1, users_file=tmp_path / "none"))
+
+
+def test_a_relative_name_is_looked_for_beside_the_file_that_says_it(tmp_path: Path) -> None:
+    """It was looked for in the current directory, wherever a supervisor starts a node."""
+    begin = 'name = "a"\ncluster = "c"\ndir = "d"\ncoordination = "./r"\n[peer]\nport = 1\n'
+    text = f'{begin}[amqp]\nusers_file = "u.toml"\n'
+    (tmp_path / "u.toml").write_text(f'app = "{new_hash("right", SALT)}"\n')
+    beside = parse_config(text, tmp_path / "node.toml", {}, {}).amqp
+    assert beside.users_file == tmp_path / "u.toml" and list(read_users(beside)) == ["app"]
+    for flags, variables in ({"amqp.users_file": "v.toml"}, {}), ({}, {"TXHA_AMQP__USERS_FILE": "v.toml"}):
+        assert parse_config(text, tmp_path / "node.toml", flags, variables).amqp.users_file == Path.cwd() / "v.toml"
+    whole = text.replace("u.toml", "/run/secrets/users")
+    assert parse_config(whole, tmp_path / "node.toml", {}, {}).amqp.users_file == Path("/run/secrets/users")

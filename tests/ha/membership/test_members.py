@@ -319,6 +319,9 @@ def test_what_cannot_be_is_said_in_one_sentence() -> None:
     desk.ask(ADD, "b", "b", 2)
     desk.ask(MOVE, "b", "b", 2)
     assert desk.told[5:] == [None, None] and not desk.asked, "it is so already"
+    alone = Desk(record_of(nodes_of(A), A))
+    alone.ask(REMOVE, "a")
+    assert alone.told == ["a is the only member, and cannot be removed: add another node first, or just stop it"]
 
 
 def test_a_primary_that_ends_says_what_it_knows() -> None:

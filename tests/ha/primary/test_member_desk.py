@@ -113,7 +113,7 @@ def test_one_that_waits_to_be_attached_is_let_go_of_as_well() -> None:
 
 def test_names_and_hosts_may_be_so_long() -> None:
     host = ".".join(["h" * 63] * 3 + ["h" * 61])
-    for change in (MemberChange(ADD, "x" * 100, host, 65535), MemberChange(REMOVE, "x")):
+    for change in (MemberChange(ADD, "x" * 100, host, 65535), MemberChange(REMOVE, "x"), MemberChange(REMOVE, " ")):
         assert wrong_in(change) is None
 
 
@@ -175,7 +175,7 @@ def test_a_node_asks_nothing_of_whom_it_does_not_know_or_who_knows_nothing_of_it
         MemberChange(MOVE, "b", "h" * 254, 1),
         MemberChange(MOVE, "b", "h", 0),
         MemberChange(ADD, "b", "h", 65536),
-        MemberChange(ADD, "b\n", "h", 1),
+        *(MemberChange(ADD, name, "h", 1) for name in ("b\n", " ", "b ", "\u00a0b")),
         *(MemberChange(ADD, "b", host, 1) for host in ("10..0.0.4", ".a", "a\u3002\u3002b", "h" * 64, "h\n")),
         *(MemberChange(MOVE, "b", host, 1) for host in ("a\u2028b", "a b", "\ud800", "0.0.0.0", "::")),
     ],

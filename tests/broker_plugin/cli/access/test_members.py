@@ -38,8 +38,9 @@ def test_no_name(words: tuple[str, ...]) -> None:
     assert found.returncode == 2 and "a node's name has 1 to 100 characters" in found.stderr
 
 
-def test_a_name_that_cannot_be_read_is_refused() -> None:
-    found = txha_here("member", "add", "d\nERROR", "h:1", "--dir", "nowhere")
+@pytest.mark.parametrize("name", ["d\nERROR", " ", "d ", "\tnode-4"])
+def test_a_name_that_cannot_be_read_is_refused(name: str) -> None:
+    found = txha_here("member", "add", name, "h:1", "--dir", "nowhere")
     assert found.returncode == 2 and "can be printed" in found.stderr and found.stderr.count("\n") == 1
 
 
@@ -51,3 +52,15 @@ def test_a_member_that_is_not_reached_is_named(capsys: pytest.CaptureFixture[str
     assert "a does not reach b: is it down, or at another address?" in capsys.readouterr().out
     members_table("a", found | {"members": [rows[0], rows[2]]})
     assert "does not reach" not in capsys.readouterr().out
+
+
+def test_a_list_that_may_be_old_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    """With etcd gone it looked as ever, and a change was refused for want of a primary."""
+    row = {"name": "a", "host": "h", "port": 1, "primary": True, "ready": True, "counts": True, "reached": True}
+    found = {"members": [row], "in_record": True, "change": 1, "min_ready": 1, "removed_stores": []}
+    for earlier in (found, found | {"record_error": None}):
+        members_table("a", earlier)
+        assert "may be old" not in capsys.readouterr().out
+    members_table("a", found | {"record_error": "etcd gives no answer: h:1: refused"})
+    said = "this is what a last knew, and may be old: etcd gives no answer: h:1: refused\n"
+    assert capsys.readouterr().out.endswith(said)

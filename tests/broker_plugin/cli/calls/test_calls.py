@@ -16,6 +16,8 @@ from broker_plugin.cli.commands import app
 from broker_plugin.cli.layout import NodeEntry
 from broker_plugin.cli.tables import calls_line, status_table
 from recovery.reader.node_admin import AdminError, AnswerLost
+from tests.support.commands import txha_here
+from txobserver.actions import SHIPPED
 from txobserver.calls import ID_BYTES
 
 ROW = {
@@ -270,3 +272,8 @@ def test_who_has_changed_what(asked: list[Asked]) -> None:
         assert word in shown.output
     assert json.loads(txha("list", "--by", "", "--json").output) == [CHANGE]
     assert asked[-1] == ("node-2", "changes.list", {"by": ""})
+
+
+def test_the_help_names_each_operation() -> None:
+    told = txha_here("calls", "call", "--help").stdout
+    assert [each for each in SHIPPED.operations() if each not in told] == []

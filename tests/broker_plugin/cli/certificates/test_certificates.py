@@ -323,6 +323,35 @@ def test_an_authority_that_is_none(ca: Path, tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_an_empty_name_is_not_the_current_directory(ca: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ca.parent)
+    before = everything(ca.parent)
+    assert "empty name: write . for the current one" in refused("init", "--dir", "", "--cluster", "prod")
+    assert "empty name" in refused("client", "bob", "--dir", ca, "--out", "")
+    assert "empty name" in refused("list", "--dir", "")
+    assert everything(ca.parent) == before
+
+
+@pytest.mark.parametrize("also", [(), ("authority.pem",)])
+def test_what_a_command_has_left_that_was_ended_is_told_with_what_to_do(ca: Path, also: tuple[str, ...]) -> None:
+    """It said --renew, which needs the certificate that is not there."""
+    out = client(ca)
+    for path in out.iterdir():
+        if path.name not in ("key.pem", *also):
+            path.unlink()
+    said = f"{out}/key.pem is there without certificate.pem: bring that back; or remove key.pem, if a command"
+    assert said in refused("client", "bob", "--dir", ca, "--out", out)
+    (ca / "authority.pem").unlink()
+    said = f"{ca}/authority-key.pem is there without authority.pem: bring that back; or remove authority-key.pem, if"
+    assert said in refused("init", "--dir", ca, "--cluster", "prod")
+
+
+def test_a_directory_among_what_was_issued_is_passed_over(ca: Path) -> None:
+    client(ca)
+    (ca / "issued" / "aside.pem").mkdir()
+    assert [row["name"] for row in made("list", "--dir", ca)] == ["bob", "prod authority"]
+
+
 @pytest.mark.parametrize(("begun", "days"), [(-400, 365), (5, 9)])
 def test_an_authority_that_is_not_valid_signs_nothing(tmp_path: Path, begun: int, days: int) -> None:
     then = datetime.now(UTC) + timedelta(days=begun)

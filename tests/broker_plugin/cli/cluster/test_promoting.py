@@ -14,6 +14,7 @@ from broker_plugin.cli.cluster import promoting
 from broker_plugin.cli.cluster.promoting import lost
 from broker_plugin.cli.layout import NodeEntry
 from recovery.reader.node_admin import AdminError
+from tests.support.commands import txha_here
 
 STATUS = {
     "name": "b",
@@ -225,3 +226,16 @@ def test_json_of_what_is_not_waited_for_is_refused(monkeypatch: pytest.MonkeyPat
     with pytest.raises(BadArgument, match="--wait waits"):
         commands.promote("b", tmp_path, wait=False, as_json=True)
     assert promotion.asked == []
+
+
+@pytest.mark.parametrize("words", [(), ("--accept-data-loss",)])
+def test_a_node_that_does_not_run_is_called_by_its_name(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Its directory was named, which may be called anything."""
+    file = tmp_path / "node.toml"
+    at = f'dir = "{tmp_path}/data"\ncoordination = "{tmp_path}/record"\npeer = {{ port = 7001, secret = "@secret" }}\n'
+    file.write_text(f'name = "node-1"\ncluster = "c"\n{at}')
+    (tmp_path / "secret").write_text("x" * 40)
+    (tmp_path / "secret").chmod(0o600)
+    done = txha_here("promote", "--config", str(file), *words)
+    said = f"txha: node-1 does not run: start it with `txha node --config {file}`\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)

@@ -46,6 +46,8 @@ def test_options() -> None:
         ("/x", f"'' is no member of etcd: write {FORM}"),
         ("h/x", f"'h' is no member of etcd: write {FORM}"),
         ("h:1,/x", f"'' is no member of etcd: write {FORM}"),
+        ("h h:1/x", f"'h h:1' is no member of etcd: write {FORM}"),
+        ("h:1, i:1/x", f"' i:1' is no member of etcd: write {FORM}"),
         ("h:0/x", f"'h:0' is no member of etcd: write {FORM}"),
         ("h:65536/x", f"'h:65536' is no member of etcd: write {FORM}"),
         ("http://h:1/x", f"'http:' is no member of etcd: write {FORM}"),

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -151,18 +152,39 @@ def test_a_history_of_a_broker_with_a_flaw_is_judged_broken(tmp_path: Path, flaw
         (("--url", "amqp://127.0.0.1:1", "--fault-command", "kill"), "--fault-command wants key=value"),
         (("--url", "amqp://127.0.0.1:1", "--fault-command", "kill=true"), "let a client in"),
         (("--judge", "nowhere.parquet"), "nowhere.parquet"),
+        (("--judge", "n" * 300), "File name too long"),
+        (("--set", "nonsense=1"), "unknown key 'nonsense'"),
+        (("--set", "timing.lease_ttl=0"), "timing.lease_ttl: Input should be greater than 0"),
+        (("--set", "name=x"), "name cannot be set for a local cluster"),
+        (("--set", "min_ready"), "--set wants key=value, not 'min_ready'"),
+        (("--dir", "n" * 300), "cannot be used: File name too long"),
+        (("--dir", "/etc/hostname"), "/etc/hostname is no directory: choose another --dir"),
+        (("--dir", "/etc/hostname/below"), "/etc/hostname is no directory: choose another --dir"),
     ],
 )
 def test_what_can_be_mended_is_one_sentence(
     tmp_path: Path, options: tuple[str, ...], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    directory = () if "--judge" in options else ("--dir", str(tmp_path / "run"))
-    monkeypatch.setattr(sys, "argv", ["txha", "stress", *directory, *options])
+    """Nothing is made before: it said where everything is kept, and left a directory for each mistake."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    beside = {"--judge", "--dir"} & set(options)
+    for directory in ((), ("--dir", str(tmp_path / "run"))) if not beside else ((),):
+        monkeypatch.setattr(sys, "argv", ["txha", "stress", *directory, *options])
+        with pytest.raises(SystemExit) as ended:
+            command_line()
+        assert ended.value.code == BAD_INPUT
+        told = capsys.readouterr()
+        (line,) = [line for line in told.err.splitlines() if line.startswith("txha: ")]
+        assert sentence in line and "is kept in" not in told.out and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("given", ["n" * 300, "/etc/hostname"])
+def test_the_demo_needs_a_directory_as_well(given: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setattr(sys, "argv", ["txha", "demo", "--dir", given])
     with pytest.raises(SystemExit) as ended:
         command_line()
-    assert ended.value.code == BAD_INPUT
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("txha: ")]
-    assert sentence in line and not (tmp_path / "run" / "cluster").exists()
+    told = capsys.readouterr()
+    assert ended.value.code == BAD_INPUT and not told.out and told.err.startswith(f"txha: {given} ")
 
 
 def test_a_run_does_not_mix_with_an_earlier_one(tmp_path: Path) -> None:

@@ -75,3 +75,10 @@ def test_a_place_or_an_option_that_cannot_be(tmp_path: Path, options: list[str],
     assert done.returncode == 2
     assert done.stderr.startswith("txha: " + said.format(file=file, node=node))
     assert list(node.iterdir()) == [node / "identity.json"]
+
+
+def test_a_node_that_no_directory_can_have(tmp_path: Path) -> None:
+    long = tmp_path / ("n" * 300)
+    done = archive(str(long), "--to", str(tmp_path / "archive"))
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.endswith(f"txha: {long}/manifest cannot be used: File name too long\n")  # behind what Spark says
