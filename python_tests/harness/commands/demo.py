@@ -20,6 +20,8 @@ def demo(
     check_installed("demo", ["aio_pika", "pika"], "clients")
     if dir is not None:
         check_directory(dir)
+    from python_tests.harness.cluster import end_on_sigterm
     from python_tests.harness.demo import run
 
+    end_on_sigterm()
     raise SystemExit(run(dir, seconds, as_json))

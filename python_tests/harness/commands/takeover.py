@@ -20,6 +20,8 @@ def takeover(
     Exit status: 0 half of the take-overs were as fast as is wanted, 1 they were not, 2 for what you can mend.
     """
     check_installed("takeover", ["pika"], "clients")
+    from python_tests.harness.cluster import end_on_sigterm
     from python_tests.harness.takeover import run
 
+    end_on_sigterm()
     raise SystemExit(run(trials, as_json, coordination))

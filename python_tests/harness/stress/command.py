@@ -19,6 +19,7 @@ from rich.console import Console
 from broker_plugin.cli.cluster.plan import check_settings
 from broker_plugin.cli.layout import CONFIG_FILE
 from broker_plugin.node.config import load_config
+from python_tests.harness.cluster import end_on_sigterm
 from python_tests.harness.judge import judge
 from python_tests.harness.load import Load, Queues
 from python_tests.harness.pika_probes import delete
@@ -85,7 +86,11 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Run it; returns the exit status. Raises BadInput, ScheduleError, NetworkError, and what a cluster raises."""
+    """Run it; returns the exit status. Raises BadInput, ScheduleError, NetworkError, and what a cluster raises.
+
+    SIGTERM ends it as Ctrl-C does, with all that it has made.
+    """
+    end_on_sigterm()
     for library in ("pika", "aio_pika", "aiormq", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # they report every fault at length
     console = Console(stderr=options.as_json)

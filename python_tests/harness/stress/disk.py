@@ -29,8 +29,12 @@ class SmallDisk:
         self.directory.rename(aside)
         self.directory.mkdir()
         run("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(self.directory))
-        shutil.copytree(aside, self.directory, dirs_exist_ok=True)
-        shutil.rmtree(aside)
+        try:
+            shutil.copytree(aside, self.directory, dirs_exist_ok=True)
+            shutil.rmtree(aside)
+        except BaseException:  # a signal, too: nothing else knows of it yet
+            run("umount", str(self.directory))
+            raise
 
     def fill(self) -> None:
         """No room from now on; a filler takes the last bytes. Raises NetworkError."""
