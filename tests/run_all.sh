@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# The linters and the whole suite in five lanes side by side: three of what mostly waits for real processes, and two of
-# what computes, which make room for the others. Where the core is compiled, from these sources, its own tests run on the
-# compiled one, and plain only those that the compiled one cannot take. The exit status is 0 if everything passed.
+# The linters and the whole suite in six lanes side by side: four of what mostly waits, for real processes or for time,
+# and two of what computes, which make room for the others. Where the core is compiled, from these sources, its own tests
+# run on the compiled one, and plain only those that the compiled one cannot take. The exit status is 0 if everything
+# passed.
 set -uo pipefail
 . tests/lanes.sh
 processes=(tests/processes)
 commands=(tests/python_tests/harness/commands tests/python_tests/harness/stress tests/broker_plugin/cli tests/packaging)
+parts=(tests/broker_plugin/coordination tests/broker_plugin/node)
 # python_tests comes last: its cluster runs on to the end of the lane.
 clients=(tests/recovery/pipeline python_tests)
 core=(tests/broker_plugin/amqp tests/broker_plugin/embedded tests/ha tests/txobserver)
 
 computes() {
-  local status=0 waits=("${processes[@]}" "${commands[@]}" "${clients[@]}")
+  local status=0 waits=("${processes[@]}" "${commands[@]}" "${clients[@]}" "${parts[@]}")
   make --no-print-directory lint || status=1
   "$python" -m pytest tests "${waits[@]/#/--ignore=}" "${core[@]/#/--ignore=}" || status=1
   return "$status"
@@ -33,6 +35,7 @@ of_the_core() {
 
 lane "clients of real nodes, Spark" "$python" -m pytest "${clients[@]}"
 lane "commands, packages" "$python" -m pytest "${commands[@]}"
+lane "parts of nodes, coordination stores" "$python" -m pytest "${parts[@]}"
 computing "what computes" computes
 computing "the core" of_the_core
 shown "real nodes; the other lanes are told afterwards" "$python" -m pytest "${processes[@]}"

@@ -113,6 +113,7 @@ class Network(StrictGuard):
         else:
             greet(self.made[-1])
             asyncio.get_running_loop().call_soon(protocol.connection_lost, None)
+        return self.made[-1]
 
 
 class Dialling:
