@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -16,24 +17,21 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
 
-def _readable(host: str) -> str:
-    if (wrong := unreadable_host(host)) is not None:
-        raise ValueError(wrong)
-    return host
+def _unless(wrong_in: Callable[[str], str | None]) -> AfterValidator:
+    """Refuses what this rule says something against."""
+
+    def check(text: str) -> str:
+        if (wrong := wrong_in(text)) is not None:
+            raise ValueError(wrong)
+        return text
+
+    return AfterValidator(check)
 
 
-HostName = Annotated[str, Field(min_length=1), AfterValidator(_readable)]
-
-
-def _of_a_node(name: str) -> str:
-    if (wrong := wrong_name(name)) is not None:
-        raise ValueError(wrong)
-    return name
-
-
-NodeName = Annotated[str, Field(min_length=1), AfterValidator(_of_a_node)]
-"""As ``txha member`` takes it"""
+HostName = Annotated[str, Field(min_length=1), _unless(unreadable_host)]
 """Of a host, or an address: something that can be looked for"""
+NodeName = Annotated[str, Field(min_length=1), _unless(wrong_name)]
+"""As ``txha member`` takes it"""
 SHORTEST = 0.1
 """Seconds. A node looks at its clock every 0.02 s (``shell.TICK``), and later when it is busy. What is to be shorter
 than a few of these steps cannot be kept: every backup would be silent, or no candidate would see a lease end."""

@@ -148,7 +148,7 @@ def cut(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 def loss(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Connections between nodes break, each at some message; and one is dead, of which neither end is told."""
-    cluster.network.forget_one()
+    cluster.network.make_one_dead()
     ending = cluster.lasting.change(cluster.network, "loss", chance.choice((0.002, 0.01, 0.05)))
     cluster.world.say("fault", f"connections break ({cluster.network.loss})")
     return ending

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from broker_plugin.node.links import UNACKNOWLEDGED_SECONDS
 from tests.simulation.loop import SimLoop
 from tests.simulation.world import World
 
@@ -18,8 +19,6 @@ LATENCY = (0.0001, 0.002)
 TIMEOUT = (0.05, 0.5)
 """Until who dials a node that cannot be reached gives up"""
 IN_PIECES = 0.1
-UNACKNOWLEDGED = 10.0
-"""Seconds until the kernels at both ends of a dead connection give it up (``broker_plugin.node.links``)"""
 END = None
 """What is read at the end of a stream"""
 
@@ -274,7 +273,7 @@ class Network:
             for data in held:
                 self._deliver(socket, data)
 
-    def forget_one(self) -> None:
+    def make_one_dead(self) -> None:
         """Nothing comes through one connection any more, either way, and neither end is told."""
         known = [each for each in self._sockets if each.open and not each.cut]
         if not known:
@@ -284,7 +283,7 @@ class Network:
         for end in [each for each in (socket, socket.peer) if not each.cut]:
             end.cut = True
             self.forget(end)
-            self._world.after(UNACKNOWLEDGED, end.reset)
+            self._world.after(UNACKNOWLEDGED_SECONDS, end.reset)  # its kernel gives it up
 
 
 def _succeed(answer: asyncio.Future[Any], result: object) -> None:
