@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
+from pathlib import Path
 
 from python_tests.harness.stress.fault import NodeFault, NotAsTold
 from python_tests.harness.stress.members import SQLITE
@@ -30,7 +32,7 @@ class LostRecord(NodeFault):
         if not self._running and self.kill(cluster.names) < cluster.count:
             raise LookupError("not every node runs")
         self._said = {name: cluster.said(name) for name in cluster.names}
-        (self._remove if self._removed else self._damage)()
+        self._remove() if self._removed else damage(self.cluster.record)
         when = "under running nodes" if self._running else "after SIGKILL of all nodes"
         return f"the coordination file is {'removed' if self._removed else 'damaged'} {when}"
 
@@ -58,13 +60,6 @@ class LostRecord(NodeFault):
         for path in (self.cluster.record, self.cluster.record.with_name(self.cluster.record.name + "-journal")):
             path.unlink(missing_ok=True)
 
-    def _damage(self) -> None:
-        """All of it but its length; in place, as a disk does it."""
-        with self.cluster.record.open("r+b") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            file.write(os.urandom(size))
-
     def _recover(self, option: str) -> None:
         done = self.cluster.recover(option)
         self.ground.say(f"txha recover {option}: status {done.returncode}")
@@ -73,3 +68,19 @@ class LostRecord(NodeFault):
         report = json.loads(done.stdout)
         if done.returncode != 0:
             raise NotAsTold(f"txha recover {option} says that something is lost or not known: {report['for_people']}")
+
+
+def damage(record: Path) -> None:
+    """All of the file but its length; in place, as a disk does it. Raises TimeoutError.
+
+    Between two writes of nodes: one that is under way writes all pages of the file, and it would be whole again.
+    """
+    with contextlib.closing(sqlite3.connect(record, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            raise TimeoutError(f"the coordination file could not be damaged: {error}") from error
+        with record.open("r+b") as file:  # its end is that of the lock
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            file.write(os.urandom(size))
