@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 INPUT = "orders"
 OUTPUTS = ("billing", "stock", "shipping")
 PROPERTIES = b"\x00\x00"
+QUIET = 0.05
+"""Between looks whether the clients go on"""
 RETRY = (0.02, 0.1)
 
 
@@ -51,9 +53,16 @@ class Client:
         return f"{self._id}c{self._connections}"
 
     def later(self, low: float, high: float, call: Callable[[], None]) -> None:
-        """Call this after a while, if the connection is still the same."""
+        """Call this after a while, and not while the clients are quiet, if the connection is still the same."""
         link = self.link
-        self.world.after(self.chance.uniform(low, high), lambda: call() if self.link is link else None)
+
+        def act() -> None:
+            if self.link is link and self.cluster.quiet:
+                self.world.after(QUIET, act)
+            elif self.link is link:
+                call()
+
+        self.world.after(self.chance.uniform(low, high), act)
 
     def _connect(self) -> None:
         process = self.cluster.serving(self.chance)

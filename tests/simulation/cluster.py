@@ -32,7 +32,8 @@ CLOCK_DRIFT = 0.01
 
 class Cluster:
     """Nodes a, b, c, …; a name without a process is a node that is down. ``kept_down``: these are not started.
-    ``trouble``: actions of cluster calls fail and hang at times; ``stalls``: clients stall at times, by this chance."""
+    ``trouble``: actions of cluster calls fail and hang at times; ``stalls``: clients stall at times, by this chance;
+    ``quiet``: clients do nothing for a while."""
 
     name = "simulated"
 
@@ -51,6 +52,7 @@ class Cluster:
         self.releases = releases or {}
         self.kept_down: set[str] = set()
         self.trouble = False
+        self.quiet = False
         self.stalls: random.Random | None = None
         self.lasting = Lasting()
         self.starts = 0

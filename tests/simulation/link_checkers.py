@@ -3,6 +3,7 @@ into one through which nothing comes no node writes for long."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ha.messages.beats import BEATS_FEATURE
@@ -73,12 +74,18 @@ class LinkLife(Checker):
         limit = cluster.settings.link_deadline * (1 + DRIFT) + LATEST
         for peer in process.core.linked if not process.core.failed else ():
             arrived = cluster.network.arrived.get((peer, process.name), -1e9)
-            if BEATS_FEATURE not in process.core.features[peer] or arrived <= self._linked[process, peer][0]:
-                continue  # the other end may not have dialled yet: what has come is its greeting
+            if BEATS_FEATURE not in process.core.features[peer] or arrived <= self._both_linked_at(process, peer):
+                continue  # what has come may be but a greeting
             silent = now - max(arrived, self._listens_since[process])
             if silent > limit:
                 self.fail(f"{process.name} keeps its link with {peer}, of which nothing has come for {silent:.3f} s")
         self._look_for_the_unheard(process)
+
+    def _both_linked_at(self, process: Process, peer: str) -> float:
+        """Since when the peer has had a link with this process, too: as soon as it has it, it says its first beat."""
+        since, other = self._linked[process, peer]
+        theirs, of_whom = self._linked.get((other, process.name), (math.inf, None)) if other else (math.inf, None)
+        return max(since, theirs) if of_whom is process else math.inf
 
     def _look_for_the_unheard(self, process: Process) -> None:
         """Of a network that carries packets both ways again."""

@@ -37,18 +37,18 @@ def test_seeds_hold() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.slice
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "first", "said"),
     [
-        ("no_node_lacks_a_feature", "does not know"),
-        ("requests_go_to_a_desk_of_any_release", "is sent TicketAsk, which its release cannot read"),
-        ("flags_are_raised_without_members_that_are_down", "is a member and cannot be reached"),
-        ("flags_keep_no_node_out", "does not know calls, whose flag is raised"),
+        ("no_node_lacks_a_feature", 4, "does not know"),
+        ("requests_go_to_a_desk_of_any_release", 0, "is sent TicketAsk, which its release cannot read"),
+        ("flags_are_raised_without_members_that_are_down", 8, "is a member and cannot be reached"),
+        ("flags_keep_no_node_out", 0, "does not know calls, whose flag is raised"),
     ],
 )
-def test_a_seeded_fault_is_found_by_what_looks_for_it(name: str, said: str) -> None:
+def test_a_seeded_fault_is_found_by_what_looks_for_it(name: str, first: int, said: str) -> None:
     """Another checker may find it sooner in one seed or the other."""
     fault = next(each for each in SEEDED if each.name == name)
-    found = (find(fault, seeds=1, first=seed) for seed in range(40))
+    found = (find(fault, seeds=1, first=seed) for seed in range(first, 40))
     assert any(each is not None and said in each.broken for each in found)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from ha.membership.node_state import ACTIVE
 from ha.settings import Settings
+from tests.simulation.book import Book
 from tests.simulation.cluster import Cluster
-from tests.simulation.run import serves_beside
+from tests.simulation.run import Run, serves_beside
 from tests.simulation.world import World
 
 
@@ -65,3 +66,16 @@ def test_one_that_cannot_read_the_record_cannot_follow(min_ready: int) -> None:
     heir, without = without_primary(cluster, cluster.coordination.cut_off)
     assert below(cluster, heir) == (min_ready == 2) and serves_beside(cluster, without)
     assert not serves_beside(cluster, heir)
+
+
+def test_a_cluster_that_serves_and_commits_nothing_beside_such_a_node_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer of *done* is lost from the moment in which a node cannot reach the record."""
+    run = Run(0)
+
+    def found(book: Book, outcome: str) -> int:
+        return 0 if run.cluster.coordination.cut_off else count(book, outcome)
+
+    count = Book.count
+    monkeypatch.setattr(Book, "count", found)
+    result = run.run()
+    assert result.promise == "P12" and "commits beside" in result.broken

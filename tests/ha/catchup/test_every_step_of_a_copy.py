@@ -211,7 +211,8 @@ CHECKPOINTS = [
     pytest.param(False, 3, id="fast checkpoints, each third step"),
     pytest.param(True, 16, id="slow checkpoints, each sixteenth step"),
     pytest.param(False, 1, id="fast checkpoints", marks=pytest.mark.every),
-    pytest.param(True, 1, id="slow checkpoints", marks=pytest.mark.slice),
+    pytest.param(True, 5, id="slow checkpoints, each fifth step", marks=pytest.mark.slice),
+    pytest.param(True, 1, id="slow checkpoints", marks=pytest.mark.every),
 ]
 """Whether they are slow, and which steps are taken. A copy with slow checkpoints takes many more turns."""
 

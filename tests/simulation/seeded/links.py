@@ -90,7 +90,7 @@ def a_silent_backup_does_not_count_before_it_is_out(stack: ExitStack) -> None:
     replace(stack, Leading, "unlinked", make)
 
 
-@seeded("P2", "P3", "P6", "P10", "P11", "P12", first=1)
+@seeded("P2", "P3", "P6", "P10", "P11", "P12", first=34)
 def a_node_that_is_stopped_is_taken_for_gone(stack: ExitStack) -> None:
     """And its lease is given up, while it may go on any moment."""
     replace(stack, SimChild, "gone", lambda original: lambda self: True)
