@@ -7,7 +7,6 @@ well, so no fault takes the record away.
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import msgspec
@@ -120,11 +119,6 @@ class MembersRun(Run):
                     cluster.kill(node.name, power=False)
                 cluster.new_disk(node.name)
         return super()._calm()
-
-    def _live_without(self, chance: random.Random) -> None:
-        """A cluster of one lives without nothing."""
-        if len(self.cluster.members()) > 1:
-            super()._live_without(chance)
 
     def _drain(self) -> None:
         """The removed are refused or gone, every operator is answered, and the cluster can still be changed (P12)."""

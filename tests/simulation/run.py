@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import collections
 import os
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
 from broker_plugin.embedded.operations.queue_operations import QueueState
-from ha.membership.belonging import needed
-from ha.membership.node_state import ACTIVE
 from ha.settings import Settings
 from tests.simulation.book import OK, UNKNOWN
 from tests.simulation.client_link import ClientLink
@@ -24,6 +21,7 @@ from tests.simulation.logs import logs_into
 from tests.simulation.name_clients import Binder, Prober, Remover
 from tests.simulation.operators import look_after
 from tests.simulation.releases import Release
+from tests.simulation.storeless import Storeless
 from tests.simulation.truth import Broken
 from tests.simulation.world import Endless, World
 from txobserver.invariants import CHECKS, InvariantBroken
@@ -44,9 +42,6 @@ LOAD_SECONDS = 1.2
 HEAL_SECONDS = 60.0
 STORELESS = 0.4
 """Of the seeds: in so many one node's access to the coordination store stays broken when all else has been healed"""
-TAKE_OVER_SECONDS = 20.0
-COMMITS = 3
-"""So many come about beside a node without the store"""
 APPLY_STEPS = (2000, 2000, 1, 2, 3)
 """How much a turn applies: where it is little, nearly every decision is applied in parts"""
 
@@ -201,62 +196,8 @@ class Run:
         if self.world.chance("storeless").random() < STORELESS:
             faults.struck["storeless"] += 1
             self._until(lambda: self._past_writes(healed), HEAL_SECONDS, "writes of before")
-            self._live_without(self.world.chance("storeless/which"))
+            Storeless(self.cluster, self._until).live_without(self.world.chance("storeless/which"))
             self._until(self._calm, HEAL_SECONDS, "every node ready again and in step")
-
-    def _live_without(self, chance: random.Random) -> None:
-        """One node cannot change the record, and that does not end. Another serves and commits (P12), also if a
-        primary dies now, or the links of a backup that cannot even read the record are down for a moment.
-
-        What is judged only when all faults have ended never sees whom a node keeps from acting that is well otherwise.
-        """
-        store, links = self.cluster.coordination, chance.random() < 0.5
-        without = chance.choice([name for name in sorted(self.cluster.disks) if not links or name != self._primary()])
-        broken = store.cut_off if links or chance.random() < 0.5 else store.read_only
-        self.world.say("fault", f"{without} cannot {'reach' if broken is store.cut_off else 'change'} the record")
-        broken.add(without)
-        self.world.run(self.world.now + chance.uniform(0.0, 2.0))
-        (self._break_links if links else self._kill_beside)(without, chance)
-        self._until(lambda: serves_beside(self.cluster, without), TAKE_OVER_SECONDS, f"primary beside {without}")
-        self.cluster.quiet = False
-        book, least = self.cluster.book, self.cluster.book.count(OK) + COMMITS
-        self._until(
-            lambda: book.count(OK) >= least or not enough_beside(self.cluster),
-            TAKE_OVER_SECONDS, f"{COMMITS} commits beside {without}",
-        )  # fmt: skip
-        broken.discard(without)
-
-    def _kill_beside(self, without: str, chance: random.Random) -> None:
-        """The primary dies, if it is another and there is one more that may follow it."""
-        store = self.cluster.coordination
-        self._until(lambda: not store.under_way, TAKE_OVER_SECONDS, "moment without a change of the record")
-        record, primary = store.record, self._primary()
-        assert record is not None
-        others = {member.node for member in record.ready} - {primary, without}
-        if primary in self.cluster.processes.keys() - {without} and others & self.cluster.processes.keys():
-            self.world.say("fault", f"SIGKILL of {primary}")
-            self.cluster.kill(primary, power=False)
-
-    def _primary(self) -> str:
-        """By the record."""
-        record = self.cluster.coordination.record
-        return record.primary.node if record is not None and record.primary is not None else ""
-
-    def _break_links(self, name: str, chance: random.Random) -> None:
-        """The links of this node break, and come back. At times nothing is under way by then: whatever comes next to
-        be acknowledged comes behind all that this node asks for."""
-        network, self.cluster.quiet = self.cluster.network, chance.random() < 0.5
-        self.world.run(self.world.now + chance.uniform(0.5, 2.5))
-        pairs = [pair for other in self.cluster.disks if other != name for pair in ((name, other), (other, name))]
-        self.world.say("fault", f"the links of {name} break")
-        heals = [self.cluster.lasting.hold(network.down, pair) for pair in pairs]
-        for pair in pairs:
-            network.cut(*pair, stall=False)
-        self.world.run(self.world.now + chance.uniform(0.0, chance.choice((0.2, 2.0))))
-        for heal in heals:
-            heal()
-        network.heal(pairs)
-        self.world.run(self.world.now + chance.uniform(1.0, 3.0))
 
     def _past_writes(self, healed: float) -> bool:
         """Whether every write that a disk was slow with has ended: until then its node may still leave."""
@@ -301,28 +242,6 @@ class Run:
     def _describe(self) -> str:
         nodes = [f"{p.name} {p.core.state} {p.core.replica.tail}" for p in self.cluster.running()]
         return f"{self.cluster.coordination.record}; " + "; ".join(nodes)
-
-
-def serves_beside(cluster: Cluster, without: str) -> bool:
-    """Whether a node serves that is not ``without``, and takes commits if as many as must be ready can be.
-
-    Who cannot read the record does not know whom to follow when the primary has changed. So a primary to which too few
-    others are left refuses what it would have to confirm, and that is as it must be.
-    """
-    enough = enough_beside(cluster)
-    active = [process for process in cluster.running() if process.core.state == ACTIVE]
-    primaries = [(process.name, process.core.leading and process.core.leading.primary) for process in active]
-    return any(
-        name != without and primary is not None and not (enough and primary.decisions.below_min_ready)
-        for name, primary in primaries
-    )
-
-
-def enough_beside(cluster: Cluster) -> bool:
-    """Whether as many as must be ready can be, without those that cannot read the record."""
-    record, members = cluster.coordination.record, cluster.members()
-    least = cluster.settings.min_ready if record is None else needed(record, cluster.settings)
-    return sum(each.name in members - cluster.coordination.cut_off for each in cluster.running()) >= least
 
 
 class Declarer(Client):

@@ -10,7 +10,8 @@ from ha.membership.node_state import ACTIVE
 from ha.settings import Settings
 from tests.simulation.book import Book
 from tests.simulation.cluster import Cluster
-from tests.simulation.run import Run, serves_beside
+from tests.simulation.run import Run
+from tests.simulation.storeless import serves_beside
 from tests.simulation.world import World
 
 
@@ -68,6 +69,7 @@ def test_one_that_cannot_read_the_record_cannot_follow(min_ready: int) -> None:
     assert not serves_beside(cluster, heir)
 
 
+@pytest.mark.slice
 def test_a_cluster_that_serves_and_commits_nothing_beside_such_a_node_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer of *done* is lost from the moment in which a node cannot reach the record."""
     run = Run(0)
