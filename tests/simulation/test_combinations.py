@@ -25,12 +25,14 @@ MOMENTS = {
     "a_vote_fails_at_the_end": ("is full", "cancelled by", "power cut"),
 }
 """Of each: what its transcript says, in this order"""
+FIRST = {"snapshot_not_durable": 2, "copy_in_memory_alone": 2}
+"""Of those to which their moment comes late: the seed in which it does"""
 
 
 @pytest.mark.slice
 @pytest.mark.parametrize("kind", COMBINATIONS)
 def test_the_moment_comes(kind: str) -> None:
-    for seed in range(60):
+    for seed in range(FIRST.get(kind, 0), 60):
         result = Run(seed, [Fault(0.1, kind, 1.1, 0)], transcript=True).run()
         assert not result.broken
         if _comes(result.transcript, MOMENTS[kind]):
