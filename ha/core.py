@@ -15,7 +15,6 @@ from ha.apply.record_gate import NO_RECORD
 from ha.apply.replica import Replica
 from ha.effects import CompareAndSet, Effect, LogLine, ReadQueue, ReadRecord, ResetLog, Send, Stop
 from ha.invariants import NodeChecks
-from ha.link_beats import LinkBeats
 from ha.log_events import StoreFailed
 from ha.membership.belonging import is_member, objection_to
 from ha.membership.member_changes import Told
@@ -64,7 +63,6 @@ class NodeCore(Node):
     ) -> None:
         super().__init__(member, replica, host, settings, log_first, cluster_id, first_session, local_calls)
         self.role: Role = Waiting(self)
-        self.beats = LinkBeats(settings, self.features, self.emit)
         self._checks = NodeChecks(self)
         replica.contents.table.outcomes.keep(settings.outcomes_kept, settings.outcome_seconds)
 

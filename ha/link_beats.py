@@ -53,6 +53,7 @@ class LinkBeats:
         self._heard_at: dict[str, float] = {}
         self._came_at: dict[str, float] = {}
         self._every: dict[str, float] = {}
+        self._told_at: dict[str, float] = {}
         self._unheard_by: set[str] = set()
         self._ticked_at = self._busy_until = self._spoke_at = -math.inf
 
@@ -73,7 +74,7 @@ class LinkBeats:
 
     def told(self, peer: str, beat: Beat) -> None:
         """A peer's beat. What an earlier process of the peer has said of itself holds until the first of this one."""
-        self._every[peer] = beat.every / MILLISECONDS
+        self._every[peer], self._told_at[peer] = beat.every / MILLISECONDS, self._ticked_at
         if beat.unheard:
             self._unheard_by.add(peer)
             self._emit(CloseLink(peer))
@@ -115,9 +116,16 @@ class LinkBeats:
                 self._emit(Send(peer, Beat(generation, self._milliseconds)))
 
     def _silent(self, peer: str, now: float) -> bool:
-        """Whether the deadline has passed. A peer that beats seldom, by its own configuration, has longer."""
-        deadline = max(self._settings.link_deadline, LEAST_BEATS * self._every.get(peer, 0.0))
-        return now - self._heard_at[peer] > deadline
+        return now - self._heard_at[peer] > self._deadline(peer)
+
+    def _deadline(self, peer: str) -> float:
+        """A peer that beats seldom, by its own configuration, has longer."""
+        return max(self._settings.link_deadline, LEAST_BEATS * self._every.get(peer, 0.0))
+
+    def in_a_message(self, peer: str, now: float) -> bool:
+        """Whether bytes of this peer come and none of its beats: these wait behind a message that takes long."""
+        came_at, told_at = self._came_at.get(peer, -math.inf), self._told_at.get(peer, now)
+        return now - came_at <= self._deadline(peer) < now - told_at
 
     def _give_up(self, peer: str, generation: int, now: float) -> tuple[str, float]:
         heard_at = self._heard_at.pop(peer)

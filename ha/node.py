@@ -12,6 +12,7 @@ from ha.apply.replica import Replica
 from ha.calls.node_calls import NodeCalls
 from ha.effects import Effect, LogLine, Send
 from ha.feed.feed import Feed
+from ha.link_beats import LinkBeats
 from ha.log_events import StateChanged
 from ha.membership.candidate import Candidate
 from ha.membership.lease_length import LeaseLength
@@ -52,12 +53,12 @@ class Node:
 
     ``log_first``: the first sequence that the log holds; ``feed``: what has passed the commit point; ``linked``: the
     peers that can be reached now; ``features``: of each of them, what both it and this node know; ``lease_length``: for
-    how long others wait before they stand; ``gone_since``: since when others cannot be; ``look_until``: until when the
-    record is read at every tick; ``failed``: why the store has failed, if it has; ``sessions``: the number of the last
-    attachment that was asked for; ``calls``: the node's part in cluster calls, of which ``local_calls`` is what it has
-    kept durably; ``relay``: steps that operators ask for here; ``handed_over``: how the last primary that this node
-    followed has handed over; ``founding``: the nodes that its own file lists, itself among them, for as long as the
-    record does not say who is a member.
+    how long others wait before they stand; ``beats``: what its links say; ``gone_since``: since when others cannot be
+    reached; ``look_until``: until when the record is read at every tick; ``failed``: why the store has failed, if it
+    has; ``sessions``: the number of the last attachment that was asked for; ``calls``: the node's part in cluster
+    calls, of which ``local_calls`` is what it has kept durably; ``relay``: steps that operators ask for here;
+    ``handed_over``: how the last primary that this node followed has handed over; ``founding``: the nodes that its own
+    file lists, itself among them, for as long as the record does not say who is a member.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Node:
         self.linked: set[str] = set()
         self.features: dict[str, frozenset[str]] = {}
         self.lease_length = LeaseLength(settings, self.features)
+        self.beats = LinkBeats(settings, self.features, self.emit)
         self.gone_since: dict[str, float] = {}
         self.failed: str | None = None
         self.look_until = -math.inf

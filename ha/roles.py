@@ -69,7 +69,7 @@ class Following(Role):
         """
         super().tick_admitted()
         node, backup = self.node, self.backup
-        if backup.silent(node.now):
+        if backup.silent(node.now) and not node.beats.in_a_message(backup.primary, node.now):
             node.emit(LogLine(PrimarySilent(backup.primary)))
             self.detached(retry_at_once=True)
         before, node.sessions = backup.attached, node.sessions + 1
@@ -131,6 +131,8 @@ class Following(Role):
         elif isinstance(message, AttachmentRefused) and message.session == backup.session:
             node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
             self.detached(retry_at_once=False)
+        elif isinstance(message, election.Promoted):
+            backup.ask_anew()
         elif isinstance(message, election.ClientsClosed):
             node.handed_over = HandedOver(peer, message, node.now)
             node.look(node.now)

@@ -133,6 +133,11 @@ class Backup:
         )
         self._emit(Send(self.primary, join))
 
+    def ask_anew(self) -> None:
+        """The primary has only now begun to be that: what it was asked before, it does not answer."""
+        if not self.attached:
+            self.session, self._patience, self._asked_at = 0, 1, None
+
     def detach(self, retry_at_once: bool) -> None:
         """The attachment has ended; ask for another."""
         self.attached = False

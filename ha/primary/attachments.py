@@ -2,8 +2,8 @@
 
 Who counts: every member that the record lists or may list (RecordKeeper), and every joiner past its JoinGuard. A
 member that is listed and not attached holds everything up: that is the wait of a new primary for its expected backups,
-and it ends with the member attached and in step, or out of the ready set. To ask to be attached does not prolong it:
-a member that asks again owes what it owed before, until it has acknowledged something.
+and it ends with the member attached and in step, or out of the ready set. Neither to ask to be attached nor to be
+attached again prolongs it: such a member owes what it owed before, until it has acknowledged more than before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Attachments:
         self.sessions: dict[str, BackupSession] = {}
         self.parked: dict[str, Join] = {}
         self.absent_since: dict[str, float] = {m.node: now for m in keeper.counted()}
-        self._unanswered_since: dict[Member, float] = {}
+        self._owed: dict[Member, tuple[float, int]] = {}
+        """Of members that count, and owed something when they were attached last: since when, and what they had"""
         self.copies: list[Applied] = []
         self.full = False
         self.left: dict[str, str] = {}
@@ -65,29 +66,38 @@ class Attachments:
         self.sessions[node] = session
         self.left.pop(node, None)
         self.absent_since.pop(node, None)
-        since = self._unanswered_since.pop(session.member, session.progress_at)
-        if session.member in self._keeper.counted():
-            session.progress_at = min(since, session.progress_at)
+        since, acknowledged = self._owed.pop(session.member, (0.0, -1))
+        if session.acknowledged <= acknowledged and session.member in self._keeper.counted():
+            session.carry(since)
 
     def detach(self, node: str, now: float) -> None:
         """The attachment of this backup has ended."""
         session = self.sessions.pop(node, None)
         if session is not None:
             self.absent_since[node] = now
-            if not session.answered:
-                self._unanswered_since[session.member] = session.progress_at
+            self._note_owed(session)
             self._keeper.forget_add(session.member)
             if session.resync in self.copies:
                 self.copies.remove(session.resync)
         self.parked.pop(node, None)
+
+    def _note_owed(self, session: BackupSession) -> None:
+        counted = self._keeper.counted()
+        self._owed = {member: owed for member, owed in self._owed.items() if member in counted}
+        if session.member in counted and session.owes(self._replica.durable):
+            self._owed[session.member] = session.progress_at, session.acknowledged
+
+    def owes_since(self, member: Member, now: float, timeout: float) -> bool:
+        """Whether a member that is not attached has owed something for longer than that, from before."""
+        since, _ = self._owed.get(member, (now, 0))
+        return now - since > timeout
 
     def pass_over(self, seconds: float, now: float) -> None:
         """So much of the time until now is not held against any backup (``ha.primary.watch``)."""
         for session in self.sessions.values():
             session.pass_over(seconds, now)
         self.absent_since.update({node: min(since + seconds, now) for node, since in self.absent_since.items()})
-        unanswered = self._unanswered_since
-        unanswered.update({member: min(since + seconds, now) for member, since in unanswered.items()})
+        self._owed.update({member: (min(since + seconds, now), had) for member, (since, had) in self._owed.items()})
 
     def gone(self, since: Mapping[str, float]) -> None:
         """These nodes cannot be reached, and could not be since then: also before this one was primary."""

@@ -40,6 +40,7 @@ class BackupSession:
         self.trackers = TxTrackers()
         self.progress_at = now
         self.answered = False
+        self._owes_of_before = False
         self._next = keep + 1
         self._in_flight: deque[tuple[int, int]] = deque()
         self._bytes = 0
@@ -81,7 +82,7 @@ class BackupSession:
         ``small_lag``: one that the primary does not wait for yet, and that lacks more events than these, must go on
         catching up.
         """
-        if not self.guard.passed(self.acknowledged) and self.guard.passed(sequence):
+        if not self.past_guard and self.guard.passed(sequence):
             self._raise_guard(tail, tail - sequence, small_lag)
         if not self.answered:
             self.heard(now)
@@ -94,7 +95,13 @@ class BackupSession:
 
     def heard(self, now: float) -> None:
         """The backup has acknowledged that it is attached, or what it copies."""
-        self.answered, self.progress_at = True, now
+        self.answered = True
+        if not self._owes_of_before:
+            self.progress_at = now
+
+    def carry(self, since: float) -> None:
+        """It owes since then what it owed in an attachment before; to be attached again is no progress."""
+        self.progress_at, self._owes_of_before = min(since, self.progress_at), True
 
     def _raise_guard(self, tail: int, missing: int, small_lag: int) -> None:
         """A joiner at its guard that still lacks much would hold all commits up if it counted now.
@@ -121,13 +128,17 @@ class BackupSession:
         """So much of the time until now is not held against the backup (``ha.primary.watch``)."""
         self.progress_at = min(self.progress_at + seconds, now)
 
-    def owes_since(self, tail: int, now: float, timeout: float) -> bool:
-        """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress.
+    def owes(self, tail: int) -> bool:
+        """Whether something up to ``tail`` is owed.
 
         One that is full owes room: while the primary reads no clients for it, nothing new may ever come to be owed
         (``full_member_owes_nothing``). One that is attached owes the word that it knows.
         """
-        if self.answered and self.acknowledged >= tail and not self.full:
+        return not self.answered or self.acknowledged < tail or self.full
+
+    def owes_since(self, tail: int, now: float, timeout: float) -> bool:
+        """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress."""
+        if not self.owes(tail):
             self.progress_at = now
             return False
         return now - self.progress_at > timeout
@@ -138,12 +149,14 @@ class BackupSession:
         """What can be sent now: entries up to ``durable``, the primary's own durable tail (persist, then send).
 
         ``awaited``: the commits wait for this backup, so it is served at full speed; others are served at their pace.
+        One that has not answered gets nothing of the stream: it may ask again, and be sent all of it once more, behind
+        what is on its way already (``asks_again_behind_a_large_message``).
         """
         effects: list[Effect] = []
         if self.resync is not None:
             self.resync.go_on(now)
             return effects
-        if self.full:
+        if self.full or not self.answered:
             return effects
         if not awaited and not self._next_portion(durable, settings.portion_bytes, now):
             return effects

@@ -10,9 +10,13 @@ from ha.effects import Effect, LogLine
 from ha.log_events import BackupSilent
 from ha.membership.record_keeper import RecordKeeper
 from ha.primary.attachments import Attachments
+from ha.primary.backup_session import BackupSession
 from ha.primary.commit_point import CommitPoint
 from ha.primary.watch import Watch
 from ha.settings import Settings
+
+SLOWEST = 64 << 10
+"""Bytes a second: by what is on its way to a joiner at that rate it owes nothing yet"""
 
 
 class Silence:
@@ -50,13 +54,14 @@ class Silence:
         for member in sorted(self._keeper.counted()):
             session = self._attachments.sessions.get(member.node)
             if session is None or session.member != member:
-                if self._absent_too_long(member.node, now):
+                owes = self._attachments.owes_since(member, now, self._timeout())
+                if owes or self._absent_too_long(member.node, now):
                     self._keeper.remove(member, now)
             elif session.owes_since(tail, now, self._timeout()):
                 self._emit(LogLine(BackupSilent(member.node)))
                 self._keeper.remove(member, now)
         for node, session in list(self._attachments.sessions.items()):
-            if session.member not in self._keeper.counted() and session.owes_since(tail, now, self._timeout()):
+            if session.member not in self._keeper.counted() and session.owes_since(tail, now, self._patience(session)):
                 self._attachments.refuse(node, session.number, "silent for too long")
                 self._attachments.detach(node, now)
 
@@ -64,6 +69,11 @@ class Silence:
         if self.watch.unread:
             return math.inf
         return self._settings.prepare_timeout if self._point.serving else self._settings.backup_timeout
+
+    def _patience(self, session: BackupSession) -> float:
+        """With a joiner: no commit waits for it, and if it were let go while a large message is on its way to it, it
+        would be sent that anew each time, behind what is on its way already (``a_joiner_on_a_slow_network``)."""
+        return self._timeout() + session.lag_bytes / SLOWEST
 
     def _absent_too_long(self, node: str, now: float) -> bool:
         since = self._attachments.absent_since.setdefault(node, now)

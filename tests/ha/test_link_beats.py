@@ -237,3 +237,19 @@ def test_that_it_was_not_heard_was_said_of_the_link_before() -> None:
     rig.beats.up("b", 7, rig.now)
     rig.run(2.0, lambda: True)
     assert rig.beats.down("b", rig.now) == rig.now
+
+
+def test_whose_beats_wait_behind_a_message() -> None:
+    """``a_message_takes_longer_than_the_silence``: its bytes come, and no beat can."""
+    beats = LinkBeats(SETTINGS, {"b": KNOWN}, lambda effect: None)
+    assert not beats.in_a_message("b", 100.0), "nothing is known of it"
+    beats.tick(1, 100.0)
+    beats.told("b", Beat(7, 200))
+    for number in range(100):
+        now = 100.0 + number * TICK
+        beats.heard({"b"}, now)
+        beats.tick(1, now)
+        assert beats.in_a_message("b", now) == (now - 100.0 > 0.75)
+    assert not beats.in_a_message("b", now + 0.76), "nothing comes any more"
+    beats.told("b", Beat(7, 200))
+    assert not beats.in_a_message("b", now + 0.1), "it has come"

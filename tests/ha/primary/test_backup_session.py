@@ -19,8 +19,15 @@ SIZE = len(FRAMES[0].data)
 AWAITED = Settings(window_bytes=2 * SIZE, portion_bytes=SIZE)
 
 
-def session(keep: int = 0) -> BackupSession:
+def asked(keep: int = 0) -> BackupSession:
     return BackupSession(Member("b", "b1"), 7, 1, keep, JoinGuard(keep), 100.0)
+
+
+def session(keep: int = 0) -> BackupSession:
+    """Of one that has answered."""
+    ours = asked(keep)
+    ours.heard(100.0)
+    return ours
 
 
 def recent(frames: list[Frame]) -> RecentFrames:
@@ -40,7 +47,7 @@ def sequences(effects: list[object], commit: int) -> list[int]:
 
 
 def test_nothing_is_owed_until_the_timeout_has_passed() -> None:
-    ours = session(keep=4)
+    ours = asked(keep=4)
     assert not ours.owes_since(4, 103.0, 3.0) and ours.owes_since(4, 103.001, 3.0), "the word that it is attached"
     ours.acknowledge(4, 4, 104.0)
     assert not ours.owes_since(4, 150.0, 3.0), "all is there"
@@ -52,7 +59,7 @@ def test_nothing_is_owed_until_the_timeout_has_passed() -> None:
 
 
 def test_time_that_is_passed_over_is_not_owed_and_what_was_heard_since_is_owed_from_then_on() -> None:
-    ours = session(keep=4)
+    ours = asked(keep=4)
     ours.pass_over(4.0, 105.0)
     assert not ours.owes_since(5, 107.0, 3.0) and ours.owes_since(5, 107.001, 3.0)
     ours.acknowledge(5, 6, 108.0)
@@ -61,7 +68,7 @@ def test_time_that_is_passed_over_is_not_owed_and_what_was_heard_since_is_owed_f
 
 
 def test_one_that_copies_or_is_full_owes_nothing_unless_it_counts() -> None:
-    ours = session(keep=4)
+    ours = asked(keep=4)
     ours.progress(0, False, False, 102.0)
     assert ours.owes_since(5, 103.5, 3.0), "it is alive, and no more"
     ours.progress(0, True, False, 104.0)
@@ -70,6 +77,27 @@ def test_one_that_copies_or_is_full_owes_nothing_unless_it_counts() -> None:
     assert not ours.full and not ours.owes_since(5, 109.0, 3.0), "it was full until now"
     ours.progress(0, True, True, 109.0)
     assert ours.owes_since(5, 109.5, 3.0), "the commits wait for it"
+    ours.acknowledge(5, 5, 110.0)
+    assert not ours.owes_since(5, 113.0, 3.0) and ours.owes_since(5, 113.001, 3.0), "it owes room"
+
+
+def test_one_that_had_all_when_it_asked_does_not_count_with_a_large_lag() -> None:
+    """``counts_with_its_first_word``: much has come since it asked, and the commits would wait for its disk."""
+    ours = asked(keep=4)
+    ours.acknowledge(4, 300, 101.0, small_lag=10)
+    assert ours.answered and not ours.past_guard and ours.guard.at == 300
+    ours = asked(keep=4)
+    ours.acknowledge(4, 14, 101.0, small_lag=10)
+    assert ours.past_guard, "so little is caught up with at once"
+
+
+def test_one_that_has_not_answered_is_sent_nothing_of_the_stream() -> None:
+    """``asks_again_behind_a_large_message``."""
+    ours, frames = asked(), recent(FRAMES)
+    assert not ours.pump(frames, 8, 3, AWAITED, 100.0, True)
+    assert ours.tell_commit(3, 100.0, AWAITED), "its attachment stands"
+    ours.acknowledge(0, 8, 100.1)
+    assert sequences(ours.pump(frames, 8, 3, AWAITED, 100.1, True), 3) == [1, 2]
 
 
 def test_what_is_in_flight_is_bounded_by_the_window() -> None:

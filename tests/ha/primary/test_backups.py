@@ -216,6 +216,8 @@ def test_entries_are_sent_to_whoever_has_room() -> None:
     side = Side(B, C)
     side.join(B, tail=8)
     side.join(C, tail=9)
+    for session in side.ours.sessions.values():
+        session.heard(100.0)
     side.ours.pump(101.0)
     entries = [(peer, message.frame) for peer, message in side.said() if isinstance(message, Entries)]
     assert entries == [("b", FRAMES[4].data), ("b", FRAMES[5].data), ("c", FRAMES[5].data)]
@@ -232,6 +234,7 @@ def test_entries_are_sent_to_whoever_has_room() -> None:
 def test_what_is_read_from_the_log_is_sent_and_what_is_gone_is_copied() -> None:
     side = Side(B, C)
     side.join(tail=4, applied=4)
+    side.ours.sessions["b"].heard(100.0)
     side.fanout.recent = RecentFrames(1)
     side.ours.pump(101.0)
     (read,) = [each for each in side.effects if isinstance(each, ReadLog)]

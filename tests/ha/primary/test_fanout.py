@@ -30,10 +30,11 @@ def sent(side: Side) -> list[tuple[str, int, int]]:
 
 
 def attached(*tails: int) -> Side:
-    """Backups b and c, whose logs end so."""
+    """Backups b and c, whose logs end so, and that have answered."""
     side = Side(B, C)
     for member, tail in zip((B, C), tails, strict=False):
         side.join(member, tail=tail)
+        side.attachments.sessions[member.node].heard(100.0)
     return side
 
 

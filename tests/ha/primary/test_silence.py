@@ -6,6 +6,7 @@ import pytest
 
 from ha.messages.attaching import AttachmentRefused
 from ha.messages.stream import Ack, Commit
+from ha.primary.silence import SLOWEST
 from tests.support.attachments import SETTINGS, B, C, Side
 
 pytestmark = pytest.mark.plain
@@ -35,18 +36,83 @@ def test_to_ask_again_is_no_progress() -> None:
     assert side.asked() == [("remove", B, 103.01)]
 
 
-def test_who_has_answered_and_asks_anew_has_time_from_then_on() -> None:
+def test_who_owed_nothing_and_asks_anew_has_time_from_then_on() -> None:
     side = Side(B)
-    side.join(B, tail=9)
+    side.join(B)
     side.tick(102.0)
-    side.take(Ack(3, 71, 9), now=102.0)
+    side.take(Ack(3, 71, 10), now=102.0)
     side.tick(103.0)
-    side.join(B, tail=9, now=103.0)
+    side.join(B, now=103.0)
     side.asked()
     side.tick(106.0)
     assert side.asked() == []
     side.tick(106.01)
     assert side.asked() == [("remove", B, 106.01)]
+
+
+def test_to_be_attached_again_is_no_progress() -> None:
+    """``attached_again_and_again_and_gets_nothing``: it answers each time, and what it owes stays what it is."""
+    side = Side(B)
+    for number in range(13):
+        now = 100.0 + number / 4
+        side.join(B, tail=9, now=now)
+        side.take(Ack(3, 71, 9), now=now)
+        side.asked()
+        side.tick(now)
+        assert side.asked() == []
+    side.tick(103.01)
+    assert side.asked() == [("remove", B, 103.01)]
+
+
+def test_who_comes_with_more_than_it_had_has_time_from_then_on() -> None:
+    side = Side(B)
+    side.join(B, tail=8)
+    side.take(Ack(3, 71, 8), now=100.0)
+    side.join(B, tail=9, now=102.0)
+    side.take(Ack(3, 71, 9), now=102.0)
+    side.asked()
+    side.tick(105.0)
+    assert side.asked() == []
+    side.tick(105.01)
+    assert side.asked() == [("remove", B, 105.01)]
+
+
+def test_what_is_acknowledged_ends_what_was_owed_before() -> None:
+    side = Side(B)
+    side.join(B, tail=8)
+    side.take(Ack(3, 71, 8), now=100.0)
+    side.join(B, tail=8, now=102.0)
+    side.ours.sessions["b"]._next = 11
+    side.take(Ack(3, 71, 9), now=102.0)
+    side.asked()
+    side.tick(105.0)
+    assert side.asked() == []
+    side.tick(105.01)
+    assert side.asked() == [("remove", B, 105.01)]
+
+
+def test_one_that_owes_and_is_never_there_when_it_is_judged() -> None:
+    """``restarted_at_each_ask``: it is attached and gone between two looks, and absent for a moment each time."""
+    side = Side(B)
+    for number in range(12):
+        now = 100.0 + number / 4
+        side.join(B, tail=9, now=now)
+        side.attachments.detach("b", now + 0.1)
+        side.asked()
+        side.tick(now + 0.1)
+        assert side.asked() == []
+    side.tick(103.01)
+    assert side.asked() == [("remove", B, 103.01)]
+
+
+def test_what_is_owed_is_forgotten_of_members_that_count_no_more() -> None:
+    side = Side(B)
+    side.join(B, tail=9)
+    side.attachments.detach("b", 101.0)
+    side.keeper.ready = {C}
+    side.join(C, tail=9, now=102.0)
+    side.attachments.detach("c", 103.0)
+    assert side.attachments._owed == {C: (102.0, 9)}
 
 
 def test_what_was_owed_is_not_held_against_one_that_does_not_count() -> None:
@@ -87,9 +153,23 @@ def test_one_that_is_absent_is_taken_out_the_sooner_if_there_is_no_link(linked: 
     assert side.asked() == [("remove", B, 100.0 + limit)]
     side.keeper.ready = {C}
     side.join(C, now=200.0)
+    side.take(Ack(3, 71, 10), "c", now=200.5)
     side.attachments.detach("c", 201.0)
     side.asked()
     side.tick(201.0 + SETTINGS.prepare_timeout - 0.01)
     assert side.asked() == [], "its absence counts from the end of its attachment"
     side.tick(201.0 + SETTINGS.prepare_timeout)
     assert side.asked() == [("remove", C, 204.0)]
+
+
+def test_a_joiner_on_a_slow_network_has_time_for_what_is_on_its_way() -> None:
+    """``a_joiner_on_a_slow_network``: no commit waits for it, and it would be sent the same anew."""
+    side = Side(C)
+    side.join(B, tail=9)
+    side.take(Ack(3, 71, 9), now=100.0)
+    side.ours.sessions["b"]._bytes = 4 * SLOWEST
+    side.asked()
+    side.tick(107.0)
+    assert ("forget", B) not in side.asked()
+    side.tick(107.01)
+    assert ("forget", B) in side.asked()

@@ -105,8 +105,9 @@ def test_tracker_cleared_on_send() -> None:
     cluster, primary, _, name = without_one()
     publish(primary, "q", "what the joiner lacks")
     answered(cluster, primary, "publish what the joiner lacks")
-    cluster.lose = lambda source, target, message: source == name and isinstance(message, Ack)
     joiner = cluster.start(name)
+    had = joiner.disk.durable
+    cluster.lose = lambda source, target, message: source == name and isinstance(message, Ack) and message.sequence > had
     cluster.run(lambda: name in primary.core.leading.backups.sessions)  # type: ignore[union-attr]
     commit(primary, begin_t(primary))
     answered(cluster, primary)

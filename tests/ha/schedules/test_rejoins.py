@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages.attaching import Follow
+from ha.messages.attaching import Follow, Join
+from ha.messages.election import Promoted
+from ha.messages.stream import Entries
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import answered, backups_of, declared, publish
 
@@ -104,3 +106,53 @@ def test_answered_later_than_it_is_asked_again() -> None:
         cluster.held.clear()
         cluster.pause(0.01)
     assert slow.core.state == "ready" and cluster.now < 120.0
+
+
+def test_attached_again_and_again_and_gets_nothing() -> None:
+    """``attached_again_and_again_and_gets_nothing``: a middlebox resets the link at the first frame of the stream."""
+    cluster, primary, cut = cluster_of()
+    began: list[float] = []
+
+    def lose(source: str, target: str, message: object) -> bool:
+        if (source, target) == (primary.name, cut.name) and isinstance(message, Entries):
+            began.append(cluster.now)
+        return bool(began) and (source, target) == (primary.name, cut.name)
+
+    cluster.lose = lose
+    publish(primary, "q", "1")
+    asked = cluster.now
+    while primary.host.answer("publish 1") is None:
+        assert cluster.now - asked <= TIMEOUT + 0.5
+        cluster.pause(0.3)
+        flap(cluster, cut, 0.06)
+        began.clear()
+    assert out(cluster, cut)
+    cluster.lose = lambda source, target, message: False
+    cluster.run(cluster.all_ready)
+    cluster.check_agreement()
+
+
+def test_asked_before_the_primary_had_begun() -> None:
+    """``asked_before_the_primary_had_begun``: its record is read before it knows itself; it answers nothing till then,
+    and says when it begins."""
+    cluster, primary, early = cluster_of()
+    lost: list[Join] = []
+
+    def lose(source: str, target: str, message: object) -> bool:
+        if source == early.name and isinstance(message, Join):
+            lost.append(message)
+            return True
+        return False
+
+    cluster.lose = lose
+    flap(cluster, early, 0.1)
+    cluster.pause(8 * early.core.settings.rejoin_every)
+    cluster.lose = lambda source, target, message: False
+    asked = len(lost)
+    early.report(lambda: early.core.on_message(primary.name, Promoted(early.core.generation)))
+    cluster.pause(0.1)
+    assert asked > 1 and early.core.following is not None and early.core.following.backup.attached
+    session = early.core.following.backup.session
+    early.report(lambda: early.core.on_message(primary.name, Promoted(early.core.generation)))
+    cluster.pause(0.1)
+    assert early.core.following.backup.session == session and session, "who is attached has its answer"

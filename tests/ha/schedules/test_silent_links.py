@@ -208,3 +208,20 @@ def test_a_backup_looks_for_the_end_of_the_lease_when_its_primary_is_gone(monkey
     read = len(reads)
     cluster.pause(2.0)
     assert len(reads) == read
+
+
+@pytest.mark.usefixtures("beating")
+def test_a_message_takes_longer_than_the_silence() -> None:
+    """``a_message_takes_longer_than_the_silence``: bytes of it come all the time, and the beats wait behind it."""
+    cluster = declared("q", prepare_timeout=10.0, silence=3.0)
+    primary, (slow, _) = cluster.primary, backups_of(cluster)
+    cluster.pause(2.0)
+    publish(primary, "q", "large")
+    cluster.held.add((primary.name, slow.name))
+    for _ in range(500):
+        cluster.turn()
+        slow.report(lambda: slow.core.on_heard({primary.name}))
+    assert primary.host.answer("publish large") is None and slow.core.state == "ready"
+    cluster.held.clear()
+    answered(cluster, primary, "publish large")
+    assert slow.name in listed(cluster) and not [line for line in slow.lines if "silent" in line or "nothing" in line]
