@@ -107,7 +107,7 @@ def test_tracker_cleared_on_send() -> None:
     answered(cluster, primary, "publish what the joiner lacks")
     joiner = cluster.start(name)
     had = joiner.disk.durable
-    cluster.lose = lambda source, target, message: source == name and isinstance(message, Ack) and message.sequence > had
+    cluster.lose = lambda source, _, message: source == name and isinstance(message, Ack) and message.sequence > had
     cluster.run(lambda: name in primary.core.leading.backups.sessions)  # type: ignore[union-attr]
     commit(primary, begin_t(primary))
     answered(cluster, primary)
