@@ -7,7 +7,7 @@ before it acknowledges anything without it, as ever; ``link_down_grace`` runs fr
 
 Promise: a peer whose bytes come is never given up. Whole messages are not asked for, so that one which takes longer
 than the deadline on a slow network is life all the time. A node that was stopped, or busy with one long turn, runs its
-timers before it reads what came meanwhile, so it judges nothing in the tick that ends a long step (``ha.primary.watch``
+timers before it reads what came meanwhile, so it judges nothing in the tick that ends a long step (``ha.watch``
 says how, and a step is long here that is longer than a beat). What a disk does not write in time is no matter of links:
 a backup whose loop goes on beats, and has ``prepare_timeout``. One that is frozen does not beat.
 
@@ -33,8 +33,8 @@ from collections.abc import Callable, Collection, Mapping
 from ha.effects import CloseLink, Effect, LogLine, Send
 from ha.log_events import LinkSilent
 from ha.messages.beats import BEATS_FEATURE, Beat
-from ha.primary.watch import Watch
 from ha.settings import LEAST_BEATS, Settings
+from ha.watch import Watch
 
 MILLISECONDS = 1000
 

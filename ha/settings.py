@@ -89,7 +89,7 @@ class Settings:
 
     @property
     def longest_counted(self) -> float:
-        """The longest step of its clock, in seconds, that a primary holds against others whole (``ha.primary.watch``):
+        """The longest step of its clock, in seconds, that a primary holds against others whole (``ha.watch``):
         in one that is longer, every node may have spoken and nothing has been read."""
         return min(self.longest_step, self.speak_every)
 

@@ -93,7 +93,7 @@ class Attachments:
         return now - since > timeout
 
     def pass_over(self, seconds: float, now: float) -> None:
-        """So much of the time until now is not held against any backup (``ha.primary.watch``)."""
+        """So much of the time until now is not held against any backup (``ha.watch``)."""
         for session in self.sessions.values():
             session.pass_over(seconds, now)
         self.absent_since.update({node: min(since + seconds, now) for node, since in self.absent_since.items()})

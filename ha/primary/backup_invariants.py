@@ -9,7 +9,7 @@ from ha.primary.backup_session import BackupSession
 from ha.primary.backups import Backups
 from ha.primary.joins import NEVER
 from ha.primary.tx_tracker import TxTrackers
-from ha.primary.watch import Watch
+from ha.watch import Watch
 from txobserver.invariants import WALKED, rises
 
 

@@ -125,7 +125,7 @@ class BackupSession:
             self.resync.progress(taken, full, now)
 
     def pass_over(self, seconds: float, now: float) -> None:
-        """So much of the time until now is not held against the backup (``ha.primary.watch``)."""
+        """So much of the time until now is not held against the backup (``ha.watch``)."""
         self.progress_at = min(self.progress_at + seconds, now)
 
     def owes(self, tail: int) -> bool:

@@ -12,8 +12,8 @@ from ha.membership.record_keeper import RecordKeeper
 from ha.primary.attachments import Attachments
 from ha.primary.backup_session import BackupSession
 from ha.primary.commit_point import CommitPoint
-from ha.primary.watch import Watch
 from ha.settings import Settings
+from ha.watch import Watch
 
 SLOWEST = 64 << 10
 """Bytes a second: by what is on its way to a joiner at that rate it owes nothing yet"""

@@ -17,7 +17,7 @@ from python_tests.harness.cluster import LocalCluster
 from recovery.compiled import ROOT
 
 PLACES = (
-    "import broker_plugin.compiled as c; c.MODULES = ('ha.primary.watch', 'txobserver.digest'); c.APART = ()"
+    "import broker_plugin.compiled as c; c.MODULES = ('ha.watch', 'txobserver.digest'); c.APART = ()"
 )
 """Two small modules stand for all of them."""
 BUILDER = ("broker_plugin/compiled/__init__.py", "broker_plugin/compiled/build.py", "recovery/compiled.py")
@@ -41,7 +41,7 @@ def sources(tmp_path: Path) -> Path:
     """A project with nothing built."""
     for name in ("broker_plugin", "broker_plugin/compiled", "recovery", "txobserver", "ha", "ha/primary"):
         (tmp_path / name).mkdir()
-    for source in (*BUILDER, "ha/primary/watch.py", "txobserver/digest.py"):
+    for source in (*BUILDER, "ha/watch.py", "txobserver/digest.py"):
         (tmp_path / source).write_text((ROOT / source).read_text())
     for package in ("broker_plugin", "recovery", "txobserver", "ha", "ha/primary"):
         (tmp_path / package / "__init__.py").write_text("")
@@ -49,7 +49,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 BUILD = "from broker_plugin.compiled.build import main; main()"
-LOOK = "c.use(); import ha.primary.watch as p; print(c.running(), p.__file__)"
+LOOK = "c.use(); import ha.watch as p; print(c.running(), p.__file__)"
 
 
 def test_what_is_built_is_used_until_the_sources_change(sources: Path) -> None:
@@ -74,8 +74,8 @@ def test_without_a_compiler_one_line_says_so_and_the_plain_modules_run(sources: 
 @pytest.mark.every
 def test_it_is_too_late_once_a_plain_module_has_been_loaded(sources: Path) -> None:
     run(sources, BUILD)
-    late = "import ha.primary.watch\ntry:\n    c.use()\nexcept RuntimeError as error:\n    print(error)"
-    assert "ha.primary.watch" in run(sources, late)
+    late = "import ha.watch\ntry:\n    c.use()\nexcept RuntimeError as error:\n    print(error)"
+    assert "ha.watch" in run(sources, late)
 
 
 @pytest.mark.parametrize("switch", ["", "pure"])

@@ -1,9 +1,9 @@
-"""Which part of the time that has passed a primary holds against others (``ha.primary.watch``)."""
+"""Which part of the time that has passed a primary holds against others (``ha.watch``)."""
 
 from __future__ import annotations
 
-from ha.primary.watch import Watch
 from ha.settings import Settings
+from ha.watch import Watch
 
 
 def steps(*lengths: float, longest: float = 0.25) -> list[tuple[float, bool]]:
