@@ -39,11 +39,11 @@ def run(root: Path, code: str, **environment: str) -> str:
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A project with nothing built."""
-    for name in ("broker_plugin", "broker_plugin/compiled", "recovery", "txobserver", "ha", "ha/primary"):
+    for name in ("broker_plugin", "broker_plugin/compiled", "recovery", "txobserver", "ha"):
         (tmp_path / name).mkdir()
     for source in (*BUILDER, "ha/watch.py", "txobserver/digest.py"):
         (tmp_path / source).write_text((ROOT / source).read_text())
-    for package in ("broker_plugin", "recovery", "txobserver", "ha", "ha/primary"):
+    for package in ("broker_plugin", "recovery", "txobserver", "ha"):
         (tmp_path / package / "__init__.py").write_text("")
     return tmp_path
 
@@ -53,13 +53,13 @@ LOOK = "c.use(); import ha.watch as p; print(c.running(), p.__file__)"
 
 
 def test_what_is_built_is_used_until_the_sources_change(sources: Path) -> None:
-    assert run(sources, LOOK).split() == ["pure", str(sources / "ha" / "primary" / "watch.py")]
+    assert run(sources, LOOK).split() == ["pure", str(sources / "ha" / "watch.py")]
     assert "not compiled" not in run(sources, BUILD)
     core, file = run(sources, LOOK).split()
-    built = sources / "build" / "compiled" / "ha" / "primary" / "watch."
+    built = sources / "build" / "compiled" / "ha" / "watch."
     assert core == "compiled" and file.startswith(str(built))
     assert run(sources, LOOK, **{compiled.SWITCH: "pure"}).split()[0] == "pure"
-    with (sources / "ha" / "primary" / "watch.py").open("a") as file_:
+    with (sources / "ha" / "watch.py").open("a") as file_:
         file_.write("# changed\n")
     assert run(sources, LOOK).split()[0] == "pure", "no process runs what the sources do not say any more"
 
