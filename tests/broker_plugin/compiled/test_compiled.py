@@ -16,9 +16,7 @@ from broker_plugin import compiled
 from python_tests.harness.cluster import LocalCluster
 from recovery.compiled import ROOT
 
-PLACES = (
-    "import broker_plugin.compiled as c; c.MODULES = ('ha.watch', 'txobserver.digest'); c.APART = ()"
-)
+PLACES = "import broker_plugin.compiled as c; c.MODULES = ('ha.watch', 'txobserver.digest'); c.APART = ()"
 """Two small modules stand for all of them."""
 BUILDER = ("broker_plugin/compiled/__init__.py", "broker_plugin/compiled/build.py", "recovery/compiled.py")
 
