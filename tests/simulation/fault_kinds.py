@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from recovery.store.groups import SECTOR
 from tests.simulation.cluster import Cluster
 from tests.simulation.lasting import Ending
+from tests.simulation.network import Pair
 from txobserver.ports.store import StoreDamaged
 
 LOOK, SOON = 0.0003, 0.4
@@ -130,18 +132,29 @@ def cut(cluster: Cluster, chance: random.Random) -> Ending | None:
         pairs = pairs[: len(others)] if chance.random() < 0.5 else pairs[len(others) :]
     stall, store = chance.random() < 0.5, chance.random() < 0.4
     cluster.world.say("fault", f"{'stalls' if stall else 'cuts'} {pairs}{' and the store' if store else ''}")
+    heal = cut_ways(cluster, pairs, stall)
+    reach = cluster.lasting.hold(cluster.coordination.cut_off, name) if store else None
+
+    def ending() -> None:
+        if reach is not None:
+            reach()
+        cluster.world.say("fault", f"heals {heal()}")
+
+    return ending
+
+
+def cut_ways(cluster: Cluster, pairs: list[Pair], stall: bool) -> Callable[[], list[Pair]]:
+    """Packets go none of these ways until what is returned is called; that returns which ways they go again."""
     for pair in pairs:
         cluster.network.cut(*pair, stall)
     heals = [cluster.lasting.hold(cluster.network.down, pair) for pair in pairs]
-    if store:
-        heals.append(cluster.lasting.hold(cluster.coordination.cut_off, name))
 
-    def ending() -> None:
+    def ending() -> list[Pair]:
         for heal in heals:
             heal()
         healed = [pair for pair in pairs if pair not in cluster.network.down]
-        cluster.world.say("fault", f"heals {healed}")
         cluster.network.heal(healed)
+        return healed
 
     return ending
 

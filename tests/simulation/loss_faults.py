@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 
 from tests.simulation.cluster import Cluster
-from tests.simulation.fault_kinds import Ending
+from tests.simulation.fault_kinds import Ending, cut_ways
 from tests.simulation.operators import recover_accepting, start_all
 from tests.simulation.process import Process
 from txobserver.configuration import DECLARE_QUEUE
@@ -158,18 +158,15 @@ def _left_behind(
     others = [other for other in sorted(cluster.disks) if other != name]
     pairs = [(name, other) for other in others] + [(other, name) for other in others]
     cluster.world.say("fault", f"cuts {name} off")
-    for pair in pairs:
-        cluster.network.cut(*pair, False)
-    heals = [cluster.lasting.hold(cluster.network.down, pair) for pair in pairs]
-    heals.append(cluster.lasting.hold(cluster.coordination.cut_off, name))
+    heal = cut_ways(cluster, pairs, stall=False)
+    reach = cluster.lasting.hold(cluster.coordination.cut_off, name)
     over = False
 
     def ending() -> None:
         nonlocal over
-        for heal in heals:
-            heal()
         if not over:
-            cluster.network.heal([pair for pair in pairs if pair not in cluster.network.down])
+            reach()
+            heal()
         over = True
 
     def due() -> None:

@@ -9,6 +9,7 @@ from ha.membership.belonging import needed
 from ha.membership.node_state import ACTIVE
 from tests.simulation.book import OK
 from tests.simulation.cluster import Cluster
+from tests.simulation.fault_kinds import cut_ways
 
 TAKE_OVER_SECONDS = 20.0
 COMMITS = 3
@@ -69,17 +70,13 @@ class Storeless:
     def _break_links(self, name: str, chance: random.Random) -> None:
         """The links of this node break, and come back. At times nothing is under way by then: whatever comes next to
         be acknowledged comes behind all that this node asks for."""
-        network, self._cluster.quiet = self._cluster.network, chance.random() < 0.5
+        self._cluster.quiet = chance.random() < 0.5
         self._world.run(self._world.now + chance.uniform(0.5, 2.5))
         pairs = [pair for other in self._cluster.disks if other != name for pair in ((name, other), (other, name))]
         self._world.say("fault", f"the links of {name} break")
-        heals = [self._cluster.lasting.hold(network.down, pair) for pair in pairs]
-        for pair in pairs:
-            network.cut(*pair, stall=False)
+        heal = cut_ways(self._cluster, pairs, stall=False)
         self._world.run(self._world.now + chance.uniform(0.0, chance.choice((0.2, 2.0))))
-        for heal in heals:
-            heal()
-        network.heal(pairs)
+        heal()
         self._world.run(self._world.now + chance.uniform(1.0, 3.0))
 
 
