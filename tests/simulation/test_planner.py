@@ -69,13 +69,22 @@ class Auditor:
         if choice.chosen is None:
             return
         self.seen["sure" if choice.sure else "unsure"] += 1
-        if choice.sure:
+        if choice.sure and not self._is_given_up(choice.chosen, site.record):
             assert passed.sequence == 0 or choice.chosen.holds(passed), f"{choice} lacks what is acknowledged: {passed}"
         for store in site.stores:
             for sequence in range(max(1, store.tail.sequence - 8), store.tail.sequence + 1):
                 position = Position(store.generation_at(sequence), sequence)
                 if position.generation and not choice.chosen.holds(position):
                     self._check_told(told(position, choice, site), position, site.record is not None)
+
+    def _is_given_up(self, chosen: SurveyedStore, record: Record | None) -> bool:
+        """Whether the record says that an operator goes on from this store and accepts what it lacks (seed 513).
+
+        The truth is cut back not before that node, as a primary, applies its own events.
+        """
+        if record is None or chosen.member is None:
+            return False
+        return self.cluster.truth.losses.take_effect_at(chosen.member, record.generation)
 
     def _check_told(self, said: ToldClient, position: Position, by_record: bool) -> None:
         """What was lost with an operator's consent had passed, too; without the record no plan knows of the consent."""
