@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 PASSED_OVER = "passed over"
 """In place of a feature: a release that does not know it reads the rest, and loses nothing by that. Of the coordination
@@ -40,6 +41,7 @@ OF_RELEASED = {**dict.fromkeys(range(28, 43), "calls"), **dict.fromkeys(range(50
 """The kinds of messages of the oldest release that have a feature, by their numbers: as if it came with each"""
 
 
+@cache
 def feature_of_message(number: int) -> str | None:
     """What a node must have named that is sent a message of this kind; None: each node knows it."""
     for since in SINCE.values():

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from python_tests.harness.cluster import free_base_port
 from python_tests.harness.servers.server_process import check_runs, start_server
@@ -136,22 +137,31 @@ class EtcdServers:
     def leader(self) -> int:
         """The member that leads. Raises RuntimeError if none says so."""
         for member in list(self._servers):
-            found = self.control(member, "endpoint", "status", "-w", "json")
-            if found.returncode == 0:
-                (status,) = json.loads(found.stdout)
-                if status["Status"]["leader"] == status["Status"]["header"]["member_id"]:
-                    return member
+            status = self._status(member)
+            if status is not None and status["leader"] == status["header"]["member_id"]:
+                return member
         raise RuntimeError("no member of etcd leads")
 
     def move_leader(self, member: int) -> None:
-        """Let this member lead from now on. Raises RuntimeError if etcd refuses."""
+        """Let this member lead from now on. Raises RuntimeError if etcd refuses, or the member says nothing."""
         leader = self.leader()
         if leader == member:
             return
-        (status,) = json.loads(self.control(member, "endpoint", "status", "-w", "json").stdout)
-        done = self.control(leader, "move-leader", f"{status['Status']['header']['member_id']:x}")
+        status = self._status(member)
+        if status is None:
+            raise RuntimeError(f"member {member} of etcd does not answer")
+        done = self.control(leader, "move-leader", f"{status['header']['member_id']:x}")
         if done.returncode != 0:
             raise RuntimeError(f"etcd does not move its leader: {done.stderr.strip()}")
+
+    def _status(self, member: int) -> dict[str, Any] | None:
+        """What it says of itself; None if it does not answer, frozen for instance."""
+        found = self.control(member, "endpoint", "status", "-w", "json")
+        if found.returncode != 0:
+            return None
+        (said,) = json.loads(found.stdout)
+        status: dict[str, Any] = said["Status"]
+        return status
 
     def control(self, member: int, *words: str) -> subprocess.CompletedProcess[str]:
         """``etcdctl``, which asks this member."""

@@ -127,6 +127,17 @@ def test_a_fault_that_hits_nothing_says_so(tmp_path: Path) -> None:
         assert not second.heal() and first.heal()
 
 
+def test_leadership_does_not_go_to_a_frozen_member(tmp_path: Path) -> None:
+    """Another fault may have frozen it; the suite once ended there with a traceback."""
+    with standing(Network(), tmp_path / "etcd") as place:
+        members, leader = place.members, place.members.leader()
+        others = [member for member in range(3) if member != leader]
+        draws = next(seed for seed in range(20) if random.Random(seed).choice(others) == others[0])
+        with members.frozen(others[0]), pytest.raises(LookupError, match=f"member {others[0]} of etcd does not answer"):
+            members.move_leader(random.Random(draws))
+        wait_until(members.well, PATIENCE, "every member again")
+
+
 def test_a_member_that_ends_by_itself_is_an_error(tmp_path: Path) -> None:
     """Until its end is seen it may only not be well, which is no error."""
     with standing(Network(), tmp_path / "etcd") as place:
