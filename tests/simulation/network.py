@@ -139,6 +139,10 @@ class Network:
         self._firewall = world.chance("firewall")
         self.down: set[Pair] = set()
         """Directions that a fault keeps cut or stalled"""
+        self.streamless: set[str] = set()
+        """Nodes to which a middlebox lets no frame of the stream come: the connection ends with it"""
+        self.answerless: set[str] = set()
+        """Nodes from which it lets no acknowledgement come; likewise"""
         self.arrived: dict[Pair, float] = {}
         """When bytes came last, from whom to whom; a process that is stopped reads them later"""
         self._cut: set[Pair] = set()

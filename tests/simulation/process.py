@@ -31,6 +31,7 @@ from ha.messages.wire import Peer
 from tests.simulation.calls import Plan, SimCalls
 from tests.simulation.disk import Disk, SimStore
 from tests.simulation.loop import MachineClock, SimLoop
+from tests.simulation.network import Socket
 from tests.simulation.node_child import SimChild
 from tests.simulation.releases import TODAY
 from tests.simulation.surroundings import SimSurroundings
@@ -141,11 +142,23 @@ class WatchedLinks(Links):
 
     def send(self, peer: str, message: object) -> None:
         """As ever."""
+        if isinstance(message, Ack | Entries) and self._is_ended_by_a_middlebox(peer, message):
+            return
         if isinstance(message, Ack):
             self.process.cluster.truth.acknowledging(self.process, message.sequence)
         elif isinstance(message, Entries):
             self.process.cluster.truth.sending(self.process, decode_frame(message.frame)[0].position)
         super().send(peer, message)
+
+    def _is_ended_by_a_middlebox(self, peer: str, message: Ack | Entries) -> bool:
+        network, out = self.process.cluster.network, self._out.get(peer)
+        name, refuses = (
+            (peer, network.streamless) if isinstance(message, Entries) else (self.process.name, network.answerless)
+        )
+        if name not in refuses or out is None or not isinstance(out.transport, Socket):
+            return False
+        network.reset(out.transport)
+        return True
 
     def close_link(self, peer: str) -> None:
         """As ever."""

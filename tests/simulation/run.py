@@ -17,6 +17,7 @@ from tests.simulation.cluster import NAMES, Cluster
 from tests.simulation.coordinators import Coordinator, Operator
 from tests.simulation.fault_kinds import restart
 from tests.simulation.faults import COPIES, Fault, Faults, draw_schedule
+from tests.simulation.flapping import Flapping
 from tests.simulation.logs import logs_into
 from tests.simulation.name_clients import Binder, Prober, Remover
 from tests.simulation.operators import look_after
@@ -40,8 +41,9 @@ KINDS: tuple[tuple[type[Client], int], ...] = (
 )
 LOAD_SECONDS = 1.2
 HEAL_SECONDS = 60.0
-STORELESS = 0.4
-"""Of the seeds: in so many one node's access to the coordination store stays broken when all else has been healed"""
+STORELESS, FLAPPING = 0.4, 0.2
+"""Of the seeds, when all else has been healed: in so many one node's access to the coordination store stays broken, and
+in so many one backup gets no frame of the stream"""
 APPLY_STEPS = (2000, 2000, 1, 2, 3)
 """How much a turn applies: where it is little, nearly every decision is applied in parts"""
 
@@ -198,6 +200,10 @@ class Run:
             self._until(lambda: self._past_writes(healed), HEAL_SECONDS, "writes of before")
             Storeless(self.cluster, self._until).live_without(self.world.chance("storeless/which"))
             self._until(self._calm, HEAL_SECONDS, "every node ready again and in step")
+        if self.world.chance("flapping").random() < FLAPPING:
+            faults.struck["flapping"] += 1
+            Flapping(self.cluster, self._until).commit_beside(self.world.chance("flapping/which"))
+            self._until(self._calm, HEAL_SECONDS, "every node ready behind a middlebox that has gone")
 
     def _past_writes(self, healed: float) -> bool:
         """Whether every write that a disk was slow with has ended: until then its node may still leave."""

@@ -44,7 +44,7 @@ def test_seeds_hold(tmp_path: Path) -> None:
     assert totals.commits > 10 * SEEDS and totals.failovers > SEEDS / 2 and totals.hits > SEEDS
     said: list[str] = []
     assert campaign(0, SEEDS, 1, file, said.append, size=CHUNK).seeds == SEEDS and not said, "done is not run again"
-    assert "storeless" in totals.kinds
+    assert {"storeless", "flapping"} <= totals.kinds.keys()
     for kind in sorted({*KINDS, *LOSSES, *COMBINATIONS} - set(totals.kinds)):
         assert struck(kind), f"{kind} struck in no seed that draws it"
 

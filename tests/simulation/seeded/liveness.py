@@ -12,6 +12,7 @@ from ha.backup.backup import Backup
 from ha.membership.candidate import Candidate
 from ha.membership.record_access import RecordAccess
 from ha.primary.attachments import Attachments
+from ha.primary.backup_session import BackupSession
 from ha.primary.backups import Backups
 from ha.primary.primary import Primary
 from tests.simulation.seeded.planting import replace, seeded
@@ -50,6 +51,12 @@ def silence_is_not_noticed(stack: ExitStack) -> None:
 
     replace(stack, Backup, "silent", lambda original: lambda self, now: False)
     replace(stack, Backups, "progress", make)
+
+
+@seeded("P12", first=4)
+def to_be_attached_again_is_progress(stack: ExitStack) -> None:
+    """``attached_again_and_again_and_gets_nothing``: who owes something begins to owe it anew each time."""
+    replace(stack, BackupSession, "carry", lambda original: lambda self, since: None)
 
 
 @seeded("P12", rare=True)
