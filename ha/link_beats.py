@@ -123,7 +123,12 @@ class LinkBeats:
         return max(self._settings.link_deadline, LEAST_BEATS * self._every.get(peer, 0.0))
 
     def in_a_message(self, peer: str, now: float) -> bool:
-        """Whether bytes of this peer come and none of its beats: these wait behind a message that takes long."""
+        """Whether bytes of this peer come and none of its beats: these wait behind a message that takes long.
+
+        Of one that was set back to a release without beats there will be none.
+        """
+        if BEATS_FEATURE not in self._features.get(peer, ()):
+            return False
         came_at, told_at = self._came_at.get(peer, -math.inf), self._told_at.get(peer, now)
         return now - came_at <= self._deadline(peer) < now - told_at
 

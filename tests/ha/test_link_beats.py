@@ -253,3 +253,14 @@ def test_whose_beats_wait_behind_a_message() -> None:
     assert not beats.in_a_message("b", now + 0.76), "nothing comes any more"
     beats.told("b", Beat(7, 200))
     assert not beats.in_a_message("b", now + 0.1), "it has come"
+
+
+def test_one_that_was_set_back_to_a_release_without_beats_is_in_no_message() -> None:
+    """It beat once; its bytes come, and no beat ever will."""
+    features = {"b": KNOWN}
+    beats = LinkBeats(SETTINGS, features, lambda effect: None)
+    beats.tick(1, 100.0)
+    beats.told("b", Beat(7, 200))
+    features["b"] = frozenset()
+    beats.heard({"b"}, 101.0)
+    assert not beats.in_a_message("b", 101.0)
