@@ -48,7 +48,7 @@ class Joins:
         """A backup asks to be attached.
 
         One whose store must be cut or overwritten first leaves the ready set (``resync_while_in_ready_set``), also one
-        whose log ends before ours begins: its disk was set back (``listed_member_whose_disk_was_set_back``).
+        that lacks what has passed the commit point: its disk was set back (``listed_member_whose_disk_was_set_back``).
         """
         if join.member.node != node:
             self._attachments.refuse(node, join.session, f"{join.member.node} speaks for itself")
@@ -72,7 +72,7 @@ class Joins:
         tail = self._replica.tail.sequence
         common = common_sequence(self._replica.history, tail, join.history, join.tail.sequence)
         copy = join.resyncing or common < join.applied or common + 1 < log_first or join.member in self.must_resync
-        undo = copy or common < join.tail.sequence
+        undo = copy or common < join.tail.sequence or common < self._point.sequence
         self._forget_other_incarnations(join.member, now)
         if undo and join.member in self._keeper.counted():
             self._attachments.parked[node] = join

@@ -67,13 +67,13 @@ class Keeper:
 
 
 class Side:
-    """Primary a in generation 3, whose stream ends at 10 and is durable and committed up to there."""
+    """Primary a in generation 3, whose stream ends at 10 and is durable, and committed up to 4."""
 
     def __init__(self, *ready: Member, linked: str = "bc") -> None:
         self.keeper = Keeper(*ready)
         self.cancelled: list[Any] = []
         self.primary: Any = SimpleNamespace(
-            name="a", generation=3, point=SimpleNamespace(sequence=10, serving=True),
+            name="a", generation=3, point=SimpleNamespace(sequence=4, serving=True),
             decisions=SimpleNamespace(cancel=lambda *words: self.cancelled.append(words)),
         )  # fmt: skip
         contents = SimpleNamespace(access=Access(), calls=KeptCalls())

@@ -13,6 +13,7 @@ from ha.core import NodeCore
 from ha.effects import Send
 from ha.membership.candidate import Candidate
 from ha.membership.record import Record
+from ha.messages.stream import Entries
 from ha.settings import Settings
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import (
@@ -365,3 +366,26 @@ def test_listed_member_whose_disk_was_set_back() -> None:
     cluster.run(lambda: backup.core.replica.resyncing)
     survivors_agree(cluster)
     assert cluster.primary is primary and primary.host.bodies("q") == ["one", "two"]
+
+
+def test_listed_member_that_lacks_what_was_answered() -> None:
+    """The same, and the primary's log leads on from there: it leaves the ready set, or the message would be gone with
+    the primary that dies now."""
+    cluster = declared("q", size=2, link_down_grace=3600.0)
+    primary, backup = cluster.primary, backups_of(cluster)[0]
+    frames = list(backup.disk.frames)
+    publish(primary, "q", "one")
+    answered(cluster, primary, "publish one")
+    cluster.kill(backup.name)
+    cluster.disks[backup.name].frames = frames
+    cluster.lose = lambda source, target, message: isinstance(message, Entries)
+    backup = cluster.start(backup.name)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 1)
+    cluster.kill(primary.name)
+    cluster.pause(5.0)
+    assert backup.state == "joining", "it does not lead without the message"
+    cluster.lose = lambda source, target, message: False
+    cluster.start(primary.name)
+    cluster.run(cluster.all_ready)
+    assert cluster.primary.host.bodies("q") == ["one"]
+    cluster.check_agreement()
