@@ -150,6 +150,21 @@ class BackupSilent(NamedTuple):
     backup: str
 
 
+class ClientsSlowed(NamedTuple):
+    """A joiner lacks so many events and does not catch up with the load; the clients are slowed until it has."""
+
+    joiner: str
+    lacking: int
+
+
+class JoinerTooSlow(NamedTuple):
+    """A joiner was without progress for so many ``seconds``, more than half of ``most``, and does not count so."""
+
+    joiner: str
+    seconds: float
+    most: float
+
+
 class BackupLeaves(NamedTuple):
     """It leaves by itself."""
 
@@ -225,6 +240,8 @@ LogEvent = (
     | BackupReady
     | OutOfReadySet
     | BackupSilent
+    | ClientsSlowed
+    | JoinerTooSlow
     | BackupLeaves
     | TransactionCancelled
     | TransactionAborted

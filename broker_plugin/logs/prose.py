@@ -175,6 +175,13 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     core.BackupReady: lambda e: f"backup {e.backup} is ready",
     core.OutOfReadySet: lambda e: f"{e.member} is out of the ready set",
     core.BackupSilent: lambda e: f"backup {e.backup} is silent",
+    core.ClientsSlowed: lambda e: (
+        f"joiner {e.joiner} lacks {e.lacking} events and does not catch up: clients are slowed until it has"
+    ),
+    core.JoinerTooSlow: lambda e: (
+        f"joiner {e.joiner} was without progress for {e.seconds:.1f} s, and is not ready while it is so slow: "
+        f"its disk or the network takes too long for a prepare_timeout of {e.most:g} s"
+    ),
     core.BackupLeaves: lambda e: f"backup {e.backup} leaves: {e.reason}",
     core.TransactionCancelled: _cancelled,
     core.TransactionAborted: _aborted,

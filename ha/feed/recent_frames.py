@@ -50,6 +50,15 @@ class RecentFrames:
             index += 1
         return found
 
+    def bytes_behind(self, sequence: int, most: int) -> int:
+        """How many bytes the frames behind this sequence have; more than ``most`` if they do, or are not all kept."""
+        size, first = 0, sequence + 1
+        for frame in reversed(self._frames):
+            if frame.last <= sequence or size > most:
+                return size
+            size, first = size + len(frame.data), frame.first
+        return size if first <= sequence + 1 else most + 1
+
     def cut(self, last: int) -> None:
         """Forget the events behind sequence ``last``."""
         frames = self._frames

@@ -66,9 +66,9 @@ class Attachments:
         self.sessions[node] = session
         self.left.pop(node, None)
         self.absent_since.pop(node, None)
-        since, acknowledged = self._owed.pop(session.member, (0.0, -1))
-        if session.acknowledged <= acknowledged and session.member in self._keeper.counted():
-            session.carry(since)
+        since, had = self._owed.pop(session.member, (0.0, -1))
+        if session.acknowledged <= had and session.member in self._keeper.counted():
+            session.carry(since, had)
 
     def detach(self, node: str, now: float) -> None:
         """The attachment of this backup has ended."""
@@ -85,12 +85,12 @@ class Attachments:
         counted = self._keeper.counted()
         self._owed = {member: owed for member, owed in self._owed.items() if member in counted}
         if session.member in counted and session.owes(self._replica.durable):
-            self._owed[session.member] = session.progress_at, session.acknowledged
+            self._owed[session.member] = session.progress_at, session.had
 
-    def owes_since(self, member: Member, now: float, timeout: float) -> bool:
-        """Whether a member that is not attached has owed something for longer than that, from before."""
-        since, _ = self._owed.get(member, (now, 0))
-        return now - since > timeout
+    def owed(self, member: Member, now: float) -> tuple[float, int]:
+        """Since when a member that is not attached has owed something from before, and up to where it had the stream;
+        now and all of it if it owes nothing."""
+        return self._owed.get(member, (now, self._replica.durable))
 
     def pass_over(self, seconds: float, now: float) -> None:
         """So much of the time until now is not held against any backup (``ha.watch``)."""
@@ -116,6 +116,10 @@ class Attachments:
     def awaited(self, session: BackupSession) -> bool:
         """Whether the commits wait for this backup."""
         return session.past_guard or session.member in self._keeper.counted()
+
+    def holds_up(self, session: BackupSession) -> bool:
+        """Whether clients may have to wait for this backup: for what they commit, or until they are read."""
+        return session.backpressure is not None or self.awaited(session)
 
     def has(self, node: str, feature: str) -> bool:
         """Whether this backup can be reached, and it and the primary both know the feature."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from ha.catchup.backpressure import Backpressure
+from ha.catchup.catch_up_rate import CatchUpRate
 from ha.catchup.join_guard import JoinGuard
 from ha.catchup.resync import Resync
 from ha.catchup.throttle import Throttle
@@ -40,7 +42,9 @@ class BackupSession:
         self.trackers = TxTrackers()
         self.progress_at = now
         self.answered = False
-        self._owes_of_before = False
+        self._carries = False
+        self.had = keep
+        """Up to where it has had the stream, in this attachment or, if it owed something then, in the one before"""
         self._next = keep + 1
         self._in_flight: deque[tuple[int, int]] = deque()
         self._bytes = 0
@@ -49,10 +53,15 @@ class BackupSession:
         self._told_at = now
         self.resync: Resync | None = None
         self.full = False
+        self.backpressure: Backpressure | None = None
+        """For whom the clients are slowed: it does not catch up by itself"""
         self._throttle = Throttle()
         self._portion_from = keep
         self._portion_bytes = 0
         self._missing = UNKNOWN
+        self.rate = CatchUpRate(now)
+        self.told_slow = False
+        """Whether that it is too slow has been logged"""
 
     @property
     def past_guard(self) -> bool:
@@ -69,48 +78,61 @@ class BackupSession:
         """Bytes that are sent and not acknowledged."""
         return self._bytes
 
-    def stream_from(self, sequence: int, guard: JoinGuard) -> None:
+    def stream_from(self, sequence: int, guard: JoinGuard, now: float) -> None:
         """A snapshot as of ``sequence`` is durable at the joiner: the stream follows from there."""
         self.resync = None
-        self.acknowledged = sequence
-        self.guard = guard
+        self.acknowledged = self.had = sequence
+        self._set_guard(guard, now)
         self._next = sequence + 1
 
-    def acknowledge(self, sequence: int, tail: int, now: float, small_lag: int = UNKNOWN) -> None:
-        """The backup's log is durable up to ``sequence``, the primary's ends at ``tail``.
-
-        ``small_lag``: one that the primary does not wait for yet, and that lacks more events than these, must go on
-        catching up.
-        """
-        if not self.past_guard and self.guard.passed(sequence):
-            self._raise_guard(tail, tail - sequence, small_lag)
+    def acknowledge(self, sequence: int, now: float) -> None:
+        """The backup's log is durable up to ``sequence``."""
         if not self.answered:
             self.heard(now)
+        if sequence > self.had:
+            self.had = sequence
+            self.rate.waited(now - self.progress_at)
+            self.progress_at = now
         if sequence > self.acknowledged:
             self.acknowledged = sequence
-            self.progress_at = now
             while self._in_flight and self._in_flight[0][0] <= sequence:
-                self._bytes -= self._in_flight.popleft()[1]
-        self.trackers.acknowledged(self.acknowledged, self.past_guard)
+                size = self._in_flight.popleft()[1]
+                self._bytes -= size
+                self.rate.got(size)
 
     def heard(self, now: float) -> None:
         """The backup has acknowledged that it is attached, or what it copies."""
         self.answered = True
-        if not self._owes_of_before:
+        if not self._carries:
             self.progress_at = now
 
-    def carry(self, since: float) -> None:
-        """It owes since then what it owed in an attachment before; to be attached again is no progress."""
-        self.progress_at, self._owes_of_before = min(since, self.progress_at), True
+    def carry(self, since: float, had: int) -> None:
+        """It owes since then what comes behind ``had``, which it had in an attachment before. Neither to be attached
+        again is progress, nor to get once more what it had."""
+        self.progress_at, self.had, self._carries = min(since, self.progress_at), had, True
 
-    def _raise_guard(self, tail: int, missing: int, small_lag: int) -> None:
-        """A joiner at its guard that still lacks much would hold all commits up if it counted now.
+    def go_on(self, tail: int, now: float, fit: bool) -> bool:
+        """It has got to its guard, and would hold all commits up if it counted now.
 
-        So the guard is set anew, as if it had attached only now. That ends: each time it must lack half as much.
+        So the guard is set anew at ``tail``, as if it had attached only now. That ends: one that is ``fit`` to be
+        ready, and does not lack half as much as the last time, slows the clients from now on. Returns whether it begins
+        to.
         """
-        if small_lag < missing <= self._missing // 2:
-            self._missing = missing
-            self.guard = JoinGuard(tail)
+        missing = tail - self.acknowledged
+        slow = fit and self.backpressure is None and missing > self._missing // 2
+        if slow:
+            self.backpressure = Backpressure(self.acknowledged, missing)
+        self._missing = missing
+        self._set_guard(JoinGuard(tail), now)
+        return slow
+
+    def _set_guard(self, guard: JoinGuard, now: float) -> None:
+        self.guard, self.rate = guard, CatchUpRate(now)
+
+    def outrun(self, tail: int) -> bool:
+        """Whether the clients have to wait for this joiner, which slows them."""
+        pressure = None if self.past_guard else self.backpressure
+        return pressure is not None and pressure.exceeded(self.acknowledged, tail)
 
     def progress(self, taken: int, full: bool, counts: bool, now: float) -> None:
         """The backup is alive, and may be ``full``.
@@ -144,11 +166,11 @@ class BackupSession:
         return now - self.progress_at > timeout
 
     def pump(
-        self, recent: RecentFrames, durable: int, commit: int, settings: Settings, now: float, awaited: bool
+        self, recent: RecentFrames, durable: int, commit: int, settings: Settings, now: float, hurried: bool
     ) -> list[Effect]:
         """What can be sent now: entries up to ``durable``, the primary's own durable tail (persist, then send).
 
-        ``awaited``: the commits wait for this backup, so it is served at full speed; others are served at their pace.
+        ``hurried``: commits or clients wait for this backup, so it is served at full speed; others with rests.
         One that has not answered gets nothing of the stream: it may ask again, and be sent all of it once more, behind
         what is on its way already (``asks_again_behind_a_large_message``).
         """
@@ -158,9 +180,9 @@ class BackupSession:
             return effects
         if self.full or not self.answered:
             return effects
-        if not awaited and not self._next_portion(durable, settings.portion_bytes, now):
+        if not hurried and not self._next_portion(durable, settings.portion_bytes, now):
             return effects
-        window = settings.window_bytes if awaited else settings.portion_bytes
+        window = settings.window_bytes if hurried else settings.portion_bytes
         while self._next <= durable and self._bytes < window and not self._reading:
             frame = recent.starting_at(self._next)
             if frame is None:

@@ -11,21 +11,31 @@ from collections.abc import Callable
 from ha.apply.replica import Replica
 from ha.catchup.join_guard import JoinGuard
 from ha.effects import Effect, LogLine, Send
-from ha.log_events import BackupLeaves, BackupReady, OutOfReadySet, TransactionCancelled
+from ha.log_events import (
+    BackupLeaves,
+    BackupReady,
+    ClientsSlowed,
+    JoinerTooSlow,
+    OutOfReadySet,
+    TransactionCancelled,
+)
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.attaching import Granted, Join, Leave, Progress
 from ha.messages.copying import Missing
 from ha.messages.stream import Ack, Cancel
 from ha.messages.wire import Peer
 from ha.primary.attachments import Attachments
+from ha.primary.backup_session import BackupSession
 from ha.primary.fanout import Fanout
-from ha.primary.joins import NEVER, Joins
+from ha.primary.joins import Joins
 from ha.primary.primary import Primary
 from ha.primary.silence import Silence
 from ha.settings import Settings
 from txobserver.frames import Frame
 from txobserver.ids import Member
 
+SOON = 0.5
+"""Seconds in which a joiner must have all that it lacks, by what it got before, to count: commits wait for it then"""
 LOG_TOO_SHORT = "the log no longer holds what comes next; if that happens again, raise store.retention_seconds"
 
 
@@ -49,7 +59,7 @@ class Backups:
         self.fanout = fanout
         common = (attachments, primary.point, replica, keeper, settings)
         self._joins = Joins(*common, emit)
-        self._silence = Silence(*common, linked, emit, now)
+        self._silence = Silence(*common, fanout, linked, emit, now)
         self.watch = self._silence.watch
         self._primary = primary
         self._replica = replica
@@ -75,16 +85,34 @@ class Backups:
             self.attachments.refuse(node, ack.session, "it acknowledges what was never sent")
             self.attachments.detach(node, now)
         elif session.resync is None:
-            tail, counts = self._replica.tail.sequence, session.member in self._keeper.counted()
-            session.acknowledge(ack.sequence, tail, now, NEVER if counts else self._settings.small_lag)
+            counts = session.past_guard or session.member in self._keeper.counted()
+            session.acknowledge(ack.sequence, now)
+            if session.past_guard and not counts:
+                self._judge_at_guard(node, session, now)
+            session.trackers.acknowledged(session.acknowledged, session.past_guard)
         elif session.resync.ended_at is None:
             session.heard(now)
             session.resync.store_marked(now)
         elif ack.sequence == session.resync.ended_at:
             self.attachments.copies.remove(session.resync)
-            session.stream_from(ack.sequence, JoinGuard(self._replica.tail.sequence))
+            session.stream_from(ack.sequence, JoinGuard(self._replica.tail.sequence), now)
             session.heard(now)
             session.trackers.acknowledged(ack.sequence, session.past_guard)
+
+    def _judge_at_guard(self, node: str, session: BackupSession, now: float) -> None:
+        """A joiner that has got to its guard counts from now on, unless all commits would wait for what it lacks, or
+        for a disk or a network that is too slow for a member of the ready set (``a_joiner_whose_disk_is_sick``)."""
+        settings, tail = self._settings, self._replica.tail.sequence
+        missing, most = tail - session.acknowledged, int(min(settings.window_bytes, session.rate.gets_in(SOON, now)))
+        fit = session.rate.slowest <= settings.prepare_timeout / 2
+        little = missing <= settings.small_lag and self.fanout.bytes_behind(session.acknowledged, most) <= most
+        if not missing or (fit and little):
+            return
+        if not fit and not session.told_slow:
+            session.told_slow = True
+            self._emit(LogLine(JoinerTooSlow(node, session.rate.slowest, settings.prepare_timeout)))
+        if session.go_on(tail, now, fit):
+            self._emit(LogLine(ClientsSlowed(node, missing)))
 
     def missing(self, node: str, message: Missing, now: float) -> None:
         """A joiner says what it lacks."""
@@ -99,7 +127,7 @@ class Backups:
         if session is None:
             self.attachments.refuse(node, message.session, "this attachment has ended")
         else:
-            session.progress(message.taken, message.full, self.attachments.awaited(session), now)
+            session.progress(message.taken, message.full, self.attachments.holds_up(session), now)
 
     def leave(self, node: str, message: Leave, now: float) -> None:
         """A backup's own store is the reason: it fails one transaction, not all that follow."""

@@ -45,6 +45,10 @@ class Fanout:
     def tell_commit(self, commit: int, now: float) -> None:
         """At each tick: carry the commit point to backups that no frames carried it to."""
 
+    def bytes_behind(self, sequence: int, most: int) -> int:
+        """How much of the stream there is behind this sequence; of what is more than ``most`` only that it is."""
+        return 0
+
     def log_read(self, session: BackupSession, frames: list[Frame], commit: int) -> None:
         """These frames were read from the log, for a backup whose attachment stands; there is one at least."""
 
@@ -72,10 +76,12 @@ class Star(Fanout):
     def send(self, commit: int, now: float) -> bool:
         """To each backup what it has room for."""
         attachments, recent, durable, full = self._attachments, self.recent, self._replica.durable, False
+        tail = self._replica.tail.sequence
         for session in attachments.sessions.values():
             awaited = attachments.awaited(session)
-            full = full or (session.full and awaited)
-            for effect in session.pump(recent, durable, commit, self._settings, now, awaited):
+            full = full or (session.full and awaited) or session.outrun(tail)
+            hurried = attachments.holds_up(session)
+            for effect in session.pump(recent, durable, commit, self._settings, now, hurried):
                 self._emit(effect)
         return full
 
@@ -84,6 +90,10 @@ class Star(Fanout):
         for session in self._attachments.sessions.values():
             for effect in session.tell_commit(commit, now, self._settings):
                 self._emit(effect)
+
+    def bytes_behind(self, sequence: int, most: int) -> int:
+        """Of what is kept in memory."""
+        return self.recent.bytes_behind(sequence, most)
 
     def log_read(self, session: BackupSession, frames: list[Frame], commit: int) -> None:
         """To the backup that lags. What has been written meanwhile and is not durable waits, as everything does

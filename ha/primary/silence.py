@@ -12,11 +12,16 @@ from ha.membership.record_keeper import RecordKeeper
 from ha.primary.attachments import Attachments
 from ha.primary.backup_session import BackupSession
 from ha.primary.commit_point import CommitPoint
+from ha.primary.fanout import Fanout
+from ha.primary.stream_times import StreamTimes
 from ha.settings import Settings
 from ha.watch import Watch
 
 SLOWEST = 64 << 10
-"""Bytes a second: by what is on its way to a joiner at that rate it owes nothing yet"""
+"""Bytes a second: by what is on its way at that rate to a joiner that holds nothing up, it owes nothing yet"""
+
+TIMEOUTS = 3
+"""So many timeouts a member may owe one event, beside the time in which all that it owes may come at SLOWEST"""
 
 
 class Silence:
@@ -29,6 +34,7 @@ class Silence:
         replica: Replica,
         keeper: RecordKeeper,
         settings: Settings,
+        fanout: Fanout,
         linked: set[str],
         emit: Callable[[Effect], None],
         now: float,
@@ -39,6 +45,8 @@ class Silence:
         self._replica = replica
         self._keeper = keeper
         self._settings = settings
+        self._fanout = fanout
+        self._times = StreamTimes()
         self._linked = linked
         self._emit = emit
 
@@ -47,17 +55,21 @@ class Silence:
         self.watch.tick(now)
         if passed_over := self.watch.passed_over:
             self._attachments.pass_over(passed_over, now)
+            self._times.pass_over(passed_over, now)
+        self._times.note(self._replica.durable, now)
         self._take_out_the_silent(now)
+        self._times.forget(self._attachments.durable_everywhere())
 
     def _take_out_the_silent(self, now: float) -> None:
         tail = self._replica.durable
         for member in sorted(self._keeper.counted()):
             session = self._attachments.sessions.get(member.node)
             if session is None or session.member != member:
-                owes = self._attachments.owes_since(member, now, self._timeout())
+                since, had = self._attachments.owed(member, now)
+                owes = now - since > self._timeout() or self._owes_an_old_one(had, now)
                 if owes or self._absent_too_long(member.node, now):
                     self._keeper.remove(member, now)
-            elif session.owes_since(tail, now, self._timeout()):
+            elif session.owes_since(tail, now, self._timeout()) or self._owes_an_old_one(session.had, now):
                 self._emit(LogLine(BackupSilent(member.node)))
                 self._keeper.remove(member, now)
         for node, session in list(self._attachments.sessions.items()):
@@ -65,14 +77,21 @@ class Silence:
                 self._attachments.refuse(node, session.number, "silent for too long")
                 self._attachments.detach(node, now)
 
+    def _owes_an_old_one(self, acknowledged: int, now: float) -> bool:
+        """Whether the first event behind that has been owed for too long, whatever progress there was meanwhile."""
+        waited = now - self._times.since(acknowledged, now) - TIMEOUTS * self._timeout()
+        return waited > 0 and waited > self._fanout.bytes_behind(acknowledged, self._settings.recent_bytes) / SLOWEST
+
     def _timeout(self) -> float:
         if self.watch.unread:
             return math.inf
         return self._settings.prepare_timeout if self._point.serving else self._settings.backup_timeout
 
     def _patience(self, session: BackupSession) -> float:
-        """With a joiner: no commit waits for it, and if it were let go while a large message is on its way to it, it
-        would be sent that anew each time, behind what is on its way already (``a_joiner_on_a_slow_network``)."""
+        """With a joiner. If one that holds nothing up were let go while a large message is on its way to it, it would
+        be sent that anew each time, behind what is on its way already (``a_joiner_on_a_slow_network``)."""
+        if self._attachments.holds_up(session):
+            return self._timeout()
         return self._timeout() + session.lag_bytes / SLOWEST
 
     def _absent_too_long(self, node: str, now: float) -> bool:

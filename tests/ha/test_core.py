@@ -184,7 +184,7 @@ def test_a_joiner_past_its_guard_is_waited_for_although_nobody_lists_it() -> Non
     assert not confirmed(node)
     joiner.guard = JoinGuard(tail + 1)
     assert backups.attachments.durable_everywhere() == tail + 1, "before its guard it is not"
-    joiner.acknowledge(tail + 1, tail + 1, cluster.now)
+    joiner.acknowledge(tail + 1, cluster.now)
     cluster.run(lambda: confirmed(node))
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ha.catchup.join_guard import JoinGuard
 from ha.catchup.replicating_subscription import PAGE
 from ha.catchup.throttle import LONGEST_REST, Throttle
 from ha.messages.attaching import Progress
 from ha.messages.copying import QueueContent
 from ha.messages.stream import Entries
-from ha.primary.backup_session import BackupSession
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_host import text
 from tests.support.steps import backups_of, declared
-from txobserver.ids import Member
 
 SMALL_LAG = 1000
 
@@ -42,20 +39,6 @@ def test_it_rests_only_after_progress() -> None:
     throttle.begin(12.0)
     throttle.end(12.1, 100, 4950)
     assert throttle.resting(12.11)
-
-
-def test_a_guard_is_raised_while_much_is_lacking_and_not_for_ever() -> None:
-    session = BackupSession(Member("b", "b1"), 1, 1, 0, JoinGuard(100), 0.0)
-    for reached, tail, passed in (
-        (100, 100 + 16 * SMALL_LAG, False),
-        (100 + 16 * SMALL_LAG, 100 + 24 * SMALL_LAG, False),
-        (100 + 24 * SMALL_LAG, 100 + 31 * SMALL_LAG, True),
-    ):
-        session.acknowledge(reached, tail, 0.0, SMALL_LAG)
-        assert session.past_guard == passed
-    quick = BackupSession(Member("b", "b1"), 1, 1, 0, JoinGuard(100), 0.0)
-    quick.acknowledge(100, 100 + SMALL_LAG, 0.0, SMALL_LAG)
-    assert quick.past_guard
 
 
 def late(cluster: MemoryCluster, missed: int) -> str:

@@ -49,12 +49,12 @@ def sequences(effects: list[object], commit: int) -> list[int]:
 def test_nothing_is_owed_until_the_timeout_has_passed() -> None:
     ours = asked(keep=4)
     assert not ours.owes_since(4, 103.0, 3.0) and ours.owes_since(4, 103.001, 3.0), "the word that it is attached"
-    ours.acknowledge(4, 4, 104.0)
+    ours.acknowledge(4, 104.0)
     assert not ours.owes_since(4, 150.0, 3.0), "all is there"
     assert not ours.owes_since(5, 153.0, 3.0) and ours.owes_since(5, 153.001, 3.0)
-    ours.acknowledge(5, 6, 154.0)
+    ours.acknowledge(5, 154.0)
     assert not ours.owes_since(6, 157.0, 3.0) and ours.owes_since(6, 157.001, 3.0)
-    ours.acknowledge(5, 6, 158.0)
+    ours.acknowledge(5, 158.0)
     assert ours.owes_since(6, 157.001, 3.0), "the same once more is no progress"
 
 
@@ -62,7 +62,7 @@ def test_time_that_is_passed_over_is_not_owed_and_what_was_heard_since_is_owed_f
     ours = asked(keep=4)
     ours.pass_over(4.0, 105.0)
     assert not ours.owes_since(5, 107.0, 3.0) and ours.owes_since(5, 107.001, 3.0)
-    ours.acknowledge(5, 6, 108.0)
+    ours.acknowledge(5, 108.0)
     ours.pass_over(4.0, 108.5)
     assert not ours.owes_since(6, 111.5, 3.0) and ours.owes_since(6, 111.501, 3.0)
 
@@ -77,18 +77,8 @@ def test_one_that_copies_or_is_full_owes_nothing_unless_it_counts() -> None:
     assert not ours.full and not ours.owes_since(5, 109.0, 3.0), "it was full until now"
     ours.progress(0, True, True, 109.0)
     assert ours.owes_since(5, 109.5, 3.0), "the commits wait for it"
-    ours.acknowledge(5, 5, 110.0)
+    ours.acknowledge(5, 110.0)
     assert not ours.owes_since(5, 113.0, 3.0) and ours.owes_since(5, 113.001, 3.0), "it owes room"
-
-
-def test_one_that_had_all_when_it_asked_does_not_count_with_a_large_lag() -> None:
-    """``counts_with_its_first_word``: much has come since it asked, and the commits would wait for its disk."""
-    ours = asked(keep=4)
-    ours.acknowledge(4, 300, 101.0, small_lag=10)
-    assert ours.answered and not ours.past_guard and ours.guard.at == 300
-    ours = asked(keep=4)
-    ours.acknowledge(4, 14, 101.0, small_lag=10)
-    assert ours.past_guard, "so little is caught up with at once"
 
 
 def test_one_that_has_not_answered_is_sent_nothing_of_the_stream() -> None:
@@ -96,7 +86,7 @@ def test_one_that_has_not_answered_is_sent_nothing_of_the_stream() -> None:
     ours, frames = asked(), recent(FRAMES)
     assert not ours.pump(frames, 8, 3, AWAITED, 100.0, True)
     assert ours.tell_commit(3, 100.0, AWAITED), "its attachment stands"
-    ours.acknowledge(0, 8, 100.1)
+    ours.acknowledge(0, 100.1)
     assert sequences(ours.pump(frames, 8, 3, AWAITED, 100.1, True), 3) == [1, 2]
 
 
@@ -105,10 +95,10 @@ def test_what_is_in_flight_is_bounded_by_the_window() -> None:
     assert sequences(ours.pump(frames, 8, 3, AWAITED, 100.0, True), 3) == [1, 2]
     assert (ours.sent, ours.lag_bytes) == (2, 2 * SIZE)
     assert not ours.pump(frames, 8, 3, AWAITED, 100.0, True)
-    ours.acknowledge(1, 8, 100.0)
+    ours.acknowledge(1, 100.0)
     assert ours.lag_bytes == SIZE
     assert sequences(ours.pump(frames, 8, 4, AWAITED, 100.0, True), 4) == [3]
-    ours.acknowledge(3, 8, 100.0)
+    ours.acknowledge(3, 100.0)
     assert ours.lag_bytes == 0
     assert sequences(ours.pump(frames, 4, 4, AWAITED, 100.0, True), 4) == [4], "persist, then send"
     assert ours.sent == 4 and not ours.pump(frames, 4, 4, AWAITED, 100.0, True)
@@ -128,7 +118,7 @@ def test_what_is_no_longer_in_memory_is_read_from_the_log_once() -> None:
     assert not ours.pump(frames, 8, 0, AWAITED, 100.0, True), "it is being read"
     assert sequences(ours.log_read([FRAMES[0], FRAMES[1]], 0), 0) == [1, 2]
     assert not ours.log_read([FRAMES[0]], 0), "it has that"
-    ours.acknowledge(2, 8, 100.0)
+    ours.acknowledge(2, 100.0)
     assert ours.pump(frames, 8, 0, AWAITED, 100.0, True) == [ReadLog("b", 7, 3, 2 * SIZE)]
 
 
@@ -136,11 +126,11 @@ def test_one_that_nobody_waits_for_is_sent_a_portion_and_rests() -> None:
     ours, frames = session(), recent(FRAMES)
     assert sequences(ours.pump(frames, 8, 0, AWAITED, 100.0, False), 0) == [1]
     assert not ours.pump(frames, 8, 0, AWAITED, 100.05, False), "its portion has not arrived"
-    ours.acknowledge(1, 8, 100.1)
+    ours.acknowledge(1, 100.1)
     assert not ours.pump(frames, 8, 0, AWAITED, 100.1, False), "it rests for twice as long as that took"
     assert not ours.pump(frames, 8, 0, AWAITED, 100.29, False)
     assert sequences(ours.pump(frames, 8, 0, AWAITED, 100.31, False), 0) == [2]
-    ours.acknowledge(2, 2, 100.4)
+    ours.acknowledge(2, 100.4)
     assert not ours.pump(frames, 2, 0, AWAITED, 102.0, False), "there is no more"
 
 
@@ -170,15 +160,15 @@ def test_its_pace_is_told_what_has_arrived_and_what_is_still_lacking() -> None:
     assert sequences(ours.pump(frames, 2, 0, by_two, 100.0, False), 0) == [2]
     assert sequences(ours.pump(frames, 8, 0, by_two, 100.1, False), 0) == [3], "the rest of the portion"
     assert not ours.pump(frames, 8, 0, by_two, 100.2, False) and throttle.told == []
-    ours.acknowledge(2, 8, 100.3)
+    ours.acknowledge(2, 100.3)
     assert not ours.pump(frames, 8, 0, by_two, 100.3, False) and throttle.told == [], "one is on its way"
-    ours.acknowledge(3, 8, 100.4)
+    ours.acknowledge(3, 100.4)
     assert sequences(ours.pump(frames, 8, 0, by_two, 100.4, False), 0) == [4, 5]
     assert throttle.told == [(100.4, 2, 5)]
-    ours.acknowledge(5, 8, 100.5)
+    ours.acknowledge(5, 100.5)
     assert not ours.pump(frames, 5, 0, by_two, 100.5, False)
     assert throttle.told == [(100.4, 2, 5), (100.5, 2, 0)] and not throttle.working, "there is no more"
-    ours.acknowledge(5, 8, 100.6)
+    ours.acknowledge(5, 100.6)
     assert sequences(ours.pump(frames, 8, 0, by_two, 100.6, False), 0) == [6, 7]
     assert len(throttle.told) == 2
 
@@ -192,7 +182,7 @@ def test_a_portion_that_is_read_from_the_log_has_not_arrived() -> None:
     ours._portion_bytes = SIZE
     assert not ours.pump(frames, 8, 0, by_one, 100.1, False) and throttle.told == []
     ours.log_read(FRAMES[:1], 0)
-    ours.acknowledge(1, 8, 100.2)
+    ours.acknowledge(1, 100.2)
     assert sequences(ours.pump(frames, 8, 0, by_one, 100.2, False), 0) == [2]
     assert throttle.told == [(100.2, 1, 7)]
 
@@ -220,8 +210,8 @@ def test_the_commit_point_is_told_once_and_then_as_a_heartbeat() -> None:
 
 def test_the_stream_follows_a_snapshot() -> None:
     ours, frames = session(), recent(FRAMES)
-    ours.stream_from(5, JoinGuard(7))
+    ours.stream_from(5, JoinGuard(7), 100.0)
     assert (ours.acknowledged, ours.sent, ours.past_guard) == (5, 5, False)
     assert sequences(ours.pump(frames, 8, 0, AWAITED, 100.0, True), 0) == [6, 7]
-    ours.acknowledge(7, 8, 100.0)
+    ours.acknowledge(7, 100.0)
     assert ours.past_guard

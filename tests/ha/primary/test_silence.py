@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages.attaching import AttachmentRefused
+from ha.catchup.backpressure import Backpressure
+from ha.messages.attaching import AttachmentRefused, Progress
 from ha.messages.stream import Ack, Commit
 from ha.primary.silence import SLOWEST
 from tests.support.attachments import SETTINGS, B, C, Side
+from txobserver.ids import Member, Position
 
 pytestmark = pytest.mark.plain
 
@@ -26,7 +28,7 @@ def test_a_silent_member_is_taken_out_and_a_silent_joiner_let_go() -> None:
     side.join(C, tail=9)
     side.asked()
     side.tick(103.0)
-    assert side.asked() == [] and side.said() == 3 * [("b", Commit(3, 71, 10)), ("c", Commit(3, 71, 10))]
+    assert side.asked() == [] and side.said() == 3 * [("b", Commit(3, 71, 4)), ("c", Commit(3, 71, 4))]
     side.tick(103.01)
     assert side.asked() == [("remove", B, 103.01), ("forget", C)]
     assert side.said() == [("c", AttachmentRefused(3, 71, "silent for too long"))] and list(side.ours.sessions) == ["b"]
@@ -102,6 +104,122 @@ def test_one_that_owes_and_is_never_there_when_it_is_judged() -> None:
         assert side.asked() == []
     side.tick(103.01)
     assert side.asked() == [("remove", B, 103.01)]
+
+
+def joiner_with_much_on_its_way() -> Side:
+    """C holds something up: it is past its guard, not listed, and five megabytes are on their way to it."""
+    side = Side(B)
+    side.join(B)
+    side.take(Ack(3, 71, 10), now=100.0)
+    side.join(C)
+    side.take(Ack(3, 71, 10), "c", now=100.0)
+    session = side.ours.sessions["c"]
+    session._in_flight.append((11, 5 << 20))
+    session._bytes = 5 << 20
+    return side
+
+
+def test_a_joiner_past_its_guard_hangs() -> None:
+    """``a_joiner_past_its_guard_hangs``: commits wait for it, so it has the time of a member, whatever comes to it."""
+    side = joiner_with_much_on_its_way()
+    side.replica.durable = 11
+    side.ours.sessions["b"].acknowledged = 11
+    assert side.ours.sessions["c"].past_guard
+    side.said()
+    side.tick(103.0)
+    assert "c" in side.ours.sessions
+    side.tick(103.01)
+    assert "c" not in side.ours.sessions
+
+
+def test_a_joiner_that_sets_the_pace_has_the_time_of_a_member_too() -> None:
+    side = joiner_with_much_on_its_way()
+    session = side.ours.sessions["c"]
+    session.guard.at, session.backpressure = 99, Backpressure(10, 5)
+    side.replica.durable = 11
+    side.ours.sessions["b"].acknowledged = 11
+    side.tick(102.0)
+    side.take(Progress(3, 71, 0, True), "c", now=102.0)
+    side.tick(103.0)
+    assert "c" in side.ours.sessions
+    side.tick(103.01)
+    assert "c" not in side.ours.sessions, "to be full is no progress either: clients wait for it"
+
+
+def test_a_joiner_that_holds_nothing_up_has_the_time_that_its_way_takes() -> None:
+    side = joiner_with_much_on_its_way()
+    side.ours.sessions["c"].guard.at = 99
+    side.replica.durable = 11
+    side.ours.sessions["b"].acknowledged = 11
+    limit = 103.0 + (5 << 20) / SLOWEST
+    side.tick(limit)
+    assert "c" in side.ours.sessions
+    side.tick(limit + 0.01)
+    assert "c" not in side.ours.sessions
+
+
+def owes_since_long(side: Side, member: Member, seconds: float, step: float = 2.0) -> float:
+    """A member that gets on by one event each few seconds, and owes one from the first on; when it is asked out."""
+    began = side.now
+    while side.now < began + seconds:
+        side.replica.durable += 3
+        session = side.ours.sessions[member.node]
+        session._next = side.replica.durable + 1
+        side.tick(side.now + step)
+        if asked := side.asked():
+            assert asked[0][:2] == ("remove", member)
+            return side.now - began
+        side.take(Ack(3, 71, session.acknowledged + 1), now=side.now)
+    return seconds
+
+
+def test_to_get_on_by_an_event_now_and_then_is_not_enough() -> None:
+    """``one_frame_for_each_attachment``: three timeouts for the oldest, and what all that is owed takes at SLOWEST."""
+    side = Side(B)
+    side.join(B)
+    side.take(Ack(3, 71, 10), now=100.0)
+    assert 9.0 < owes_since_long(side, B, 60.0) <= 18.0
+    side = Side(B)
+    side.join(B)
+    side.take(Ack(3, 71, 10), now=100.0)
+    side.fanout.bytes_behind = lambda sequence, most: 40 * SLOWEST  # type: ignore[method-assign]
+    assert owes_since_long(side, B, 40.0) == 40.0, "so much may take longer"
+
+
+def test_the_oldest_is_owed_on_over_attachments() -> None:
+    side = Side(B)
+    side.join(B)
+    side.take(Ack(3, 71, 10), now=100.0)
+    side.replica.tail, side.replica.durable = Position(3, 100), 100
+    for number in range(20):
+        session = side.ours.sessions["b"]
+        session._next = 101
+        side.take(Ack(3, 71, 11 + number), now=side.now)
+        side.attachments.detach("b", side.now)
+        side.tick(side.now + 0.3)
+        side.join(B, tail=11 + number, now=side.now)
+        side.take(Ack(3, 71, 11 + number), now=side.now)
+        side.tick(side.now + 0.3)
+        if asked := [each for each in side.asked() if each[0] == "remove"]:
+            break
+    assert asked and 109.0 < side.now < 111.0
+
+
+def test_what_it_had_before_is_no_progress_when_it_has_it_again() -> None:
+    """A store that loses its newest frame at each start: it comes with less, and gets back what it had."""
+    side = Side(B)
+    side.join(B, tail=9)
+    side.take(Ack(3, 71, 9), now=100.0)
+    for number in range(10):
+        now = 100.0 + number / 4
+        side.attachments.detach("b", now)
+        side.join(B, tail=8, now=now)
+        side.take(Ack(3, 71, 8), now=now)
+        side.ours.sessions["b"]._next = 10
+        side.take(Ack(3, 71, 9), now=now)
+        assert side.ours.sessions["b"].acknowledged == 9
+    side.asked()
+    check_taken_out_behind(side, 103.0)
 
 
 def test_what_is_owed_is_forgotten_of_members_that_count_no_more() -> None:

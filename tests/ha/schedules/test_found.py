@@ -185,7 +185,7 @@ def test_participants_taken_too_early() -> None:
 
     def passes_and_commits() -> None:
         session._next = session.guard.at + 1  # all of it is sent
-        session.acknowledge(session.guard.at, session.guard.at, cluster.now)
+        session.acknowledge(session.guard.at, cluster.now)
         observer.commit(primary.host.note("commit"))
 
     primary.report(passes_and_commits)

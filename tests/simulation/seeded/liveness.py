@@ -56,7 +56,7 @@ def silence_is_not_noticed(stack: ExitStack) -> None:
 @seeded("P12", first=4)
 def to_be_attached_again_is_progress(stack: ExitStack) -> None:
     """``attached_again_and_again_and_gets_nothing``: who owes something begins to owe it anew each time."""
-    replace(stack, BackupSession, "carry", lambda original: lambda self, since: None)
+    replace(stack, BackupSession, "carry", lambda original: lambda self, since, had: None)
 
 
 @seeded("P12", rare=True)
