@@ -53,8 +53,10 @@ class BackupSession:
         self._told_at = now
         self.resync: Resync | None = None
         self.full = False
+        self.hurried = False
+        """Whether it is served without rests: it does not catch up with them"""
         self.backpressure: Backpressure | None = None
-        """For whom the clients are slowed: it does not catch up by itself"""
+        """What slows the clients: it does not catch up without rests either"""
         self._throttle = Throttle()
         self._portion_from = keep
         self._portion_bytes = 0
@@ -115,13 +117,15 @@ class BackupSession:
         """It has got to its guard, and would hold all commits up if it counted now.
 
         So the guard is set anew at ``tail``, as if it had attached only now. That ends: one that is ``fit`` to be
-        ready, and does not lack half as much as the last time, slows the clients from now on. Returns whether it begins
-        to.
+        ready, and does not lack half as much as the last time, is served without rests from now on; and if it does not
+        then, it slows the clients. Returns whether it begins to do that.
         """
         missing = tail - self.acknowledged
-        slow = fit and self.backpressure is None and missing > self._missing // 2
+        late = fit and missing > self._missing // 2
+        slow = late and self.hurried and self.backpressure is None
         if slow:
             self.backpressure = Backpressure(self.acknowledged, missing)
+        self.hurried = self.hurried or late
         self._missing = missing
         self._set_guard(JoinGuard(tail), now)
         return slow
@@ -170,9 +174,9 @@ class BackupSession:
     ) -> list[Effect]:
         """What can be sent now: entries up to ``durable``, the primary's own durable tail (persist, then send).
 
-        ``hurried``: commits or clients wait for this backup, so it is served at full speed; others with rests.
-        One that has not answered gets nothing of the stream: it may ask again, and be sent all of it once more, behind
-        what is on its way already (``asks_again_behind_a_large_message``).
+        ``hurried``: commits wait for this backup, or it does not catch up else, so it is served at full speed; others
+        with rests. One that has not answered gets nothing of the stream: it may ask again, and be sent all of it once
+        more, behind what is on its way already (``asks_again_behind_a_large_message``).
         """
         effects: list[Effect] = []
         if self.resync is not None:

@@ -80,8 +80,7 @@ class Star(Fanout):
         for session in attachments.sessions.values():
             awaited = attachments.awaited(session)
             full = full or (session.full and awaited) or session.outrun(tail)
-            hurried = attachments.holds_up(session)
-            for effect in session.pump(recent, durable, commit, self._settings, now, hurried):
+            for effect in session.pump(recent, durable, commit, self._settings, now, awaited or session.hurried):
                 self._emit(effect)
         return full
 

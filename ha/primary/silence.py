@@ -80,7 +80,7 @@ class Silence:
     def _owes_an_old_one(self, acknowledged: int, now: float) -> bool:
         """Whether the first event behind that has been owed for too long, whatever progress there was meanwhile."""
         waited = now - self._times.since(acknowledged, now) - TIMEOUTS * self._timeout()
-        return waited > 0 and waited > self._fanout.bytes_behind(acknowledged, self._settings.recent_bytes) / SLOWEST
+        return waited > 0 and waited > self._fanout.bytes_behind(acknowledged, self._settings.backlog_bytes) / SLOWEST
 
     def _timeout(self) -> float:
         if self.watch.unread:

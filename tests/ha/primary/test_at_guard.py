@@ -83,21 +83,27 @@ def test_one_that_takes_too_long_for_a_member_goes_on_and_slows_no_client() -> N
     assert not told(side), "once is enough"
 
 
-def test_one_that_does_not_lack_half_as_much_sets_the_pace() -> None:
+def test_one_that_does_not_lack_half_as_much_slows_the_clients() -> None:
     side = at_guard(tail=110)
     get(side, 110, 160, 102.0)
     session = side.ours.sessions["c"]
     assert session.backpressure is None and session.guard.at == 160, "half as much"
+    assert not session.hurried
     get(side, 160, 186, 103.0)
-    assert session.backpressure is not None and session.guard.at == 186 and not counts(side)
+    assert session.hurried and session.backpressure is None, "first it is served without rests"
+    get(side, 186, 199, 104.0)
+    assert session.backpressure is None, "which helps"
+    assert not told(side)
+    get(side, 199, 225, 105.0)
+    assert session.backpressure is not None and session.guard.at == 225 and not counts(side)
     assert told(side) == [ClientsSlowed("c", 26)]
-    side.ours.pump(103.0)
+    side.ours.pump(105.0)
     assert not side.attachments.full
-    side.replica.tail = Position(3, 187)
-    side.ours.pump(103.0)
+    side.replica.tail = Position(3, 226)
+    side.ours.pump(105.0)
     assert side.attachments.full, "clients are not read while it is outrun"
-    get(side, 186, 187, 103.001)
+    get(side, 225, 226, 105.001)
     assert counts(side) and not told(side), "told once"
     side.replica.tail = Position(3, 999)
-    side.ours.pump(103.0)
+    side.ours.pump(106.0)
     assert not side.attachments.full, "it counts: what it lacks is what commits wait for"
