@@ -47,7 +47,9 @@ def counts(side: Side) -> bool:
 
 
 def test_one_that_lacks_nothing_counts() -> None:
-    assert counts(at_guard()) and counts(at_guard(seconds=50.0))
+    assert counts(at_guard())
+    slow = at_guard(seconds=50.0)
+    assert counts(slow) and not told(slow), "nothing waits for it, and nothing may come that would show it to be well"
 
 
 def test_one_that_lacks_as_much_as_it_gets_at_once_counts() -> None:
@@ -73,6 +75,10 @@ def test_one_that_takes_too_long_for_a_member_goes_on_and_slows_no_client() -> N
     """``a_joiner_whose_disk_is_sick``."""
     longest = SETTINGS.prepare_timeout / 2
     assert not counts(at_guard(tail=11, seconds=longest + 0.01, size=1))
+    side = at_guard(tail=11, seconds=longest + 0.01, size=1)
+    side.fanout.bytes_behind = lambda sequence, most: 0  # type: ignore[method-assign]
+    get(side, 11, 12, 100.0 + 2 * longest + 0.02)
+    assert not counts(side), "however little it is"
     side = at_guard(tail=30, seconds=longest + 0.01)
     assert told(side) == [JoinerTooSlow("c", pytest.approx(longest + 0.01), SETTINGS.prepare_timeout)]
     for tail in (60, 120):
@@ -99,11 +105,15 @@ def test_one_that_does_not_lack_half_as_much_slows_the_clients() -> None:
     assert told(side) == [ClientsSlowed("c", 26)]
     side.ours.pump(105.0)
     assert not side.attachments.full
-    side.replica.tail = Position(3, 226)
-    side.ours.pump(105.0)
+    pressure = session.backpressure
+    get(side, 225, 300, 106.0)
+    assert session.backpressure is pressure and not told(side), "it begins once"
+    get(side, 300, 325, 107.0)
+    side.replica.tail = Position(3, 900)
+    side.ours.pump(107.0)
     assert side.attachments.full, "clients are not read while it is outrun"
-    get(side, 225, 226, 105.001)
+    get(side, 325, 326, 107.001)
     assert counts(side) and not told(side), "told once"
     side.replica.tail = Position(3, 999)
-    side.ours.pump(106.0)
+    side.ours.pump(108.0)
     assert not side.attachments.full, "it counts: what it lacks is what commits wait for"

@@ -211,6 +211,7 @@ def test_the_commit_point_is_told_once_and_then_as_a_heartbeat() -> None:
 def test_the_stream_follows_a_snapshot() -> None:
     ours, frames = session(), recent(FRAMES)
     ours.stream_from(5, JoinGuard(7), 100.0)
+    assert ours.had == 5
     assert (ours.acknowledged, ours.sent, ours.past_guard) == (5, 5, False)
     assert sequences(ours.pump(frames, 8, 0, AWAITED, 100.0, True), 0) == [6, 7]
     ours.acknowledge(7, 100.0)

@@ -95,6 +95,18 @@ def test_only_a_backup_without_room_that_is_waited_for_keeps_clients_waiting() -
     assert side.fanout.send(10, 101.0) is False
 
 
+def test_a_joiner_that_does_not_catch_up_is_served_without_rests() -> None:
+    side = attached(8, 8)
+    side.keeper.ready = {C}
+    joiner = side.attachments.sessions["b"]
+    joiner.guard.at, joiner._throttle._until = 99, 1000.0
+    side.fanout.send(10, 101.0)
+    assert sent(side) == [("c", 9, 10), ("c", 10, 10)]
+    joiner.hurried = True
+    side.fanout.send(10, 101.0)
+    assert sent(side) == [("b", 9, 10), ("b", 10, 10)]
+
+
 class Noted(Fanout):
     """Notes what it is given, and sends nothing."""
 

@@ -186,6 +186,32 @@ def test_to_get_on_by_an_event_now_and_then_is_not_enough() -> None:
     assert owes_since_long(side, B, 40.0) == 40.0, "so much may take longer"
 
 
+def test_time_that_is_passed_over_makes_no_event_older() -> None:
+    """The primary was stopped for half a minute: of that no more counts than of a step that is not long."""
+    side = Side(B)
+    side.join(B)
+    side.take(Ack(3, 71, 10), now=100.0)
+    assert owes_since_long(side, B, 4.0) == 4.0
+    side.now += 30.0
+    side.ours.tick(side.now)
+    assert not side.asked()
+    side.take(Ack(3, 71, side.ours.sessions["b"].acknowledged + 1), now=side.now)
+    assert owes_since_long(side, B, 2.0) == 2.0
+
+
+def test_what_all_have_is_not_noted_any_more() -> None:
+    side = Side(B)
+    side.join(B)
+    side.take(Ack(3, 71, 10), now=100.0)
+    for _ in range(20):
+        side.replica.durable += 1
+        session = side.ours.sessions["b"]
+        session._next = side.replica.durable + 1
+        side.tick(side.now + 0.1)
+        side.take(Ack(3, 71, side.replica.durable), now=side.now)
+    assert len(side.ours._silence._times._notes) <= 2
+
+
 def test_the_oldest_is_owed_on_over_attachments() -> None:
     side = Side(B)
     side.join(B)
@@ -205,6 +231,24 @@ def test_the_oldest_is_owed_on_over_attachments() -> None:
     assert asked and 109.0 < side.now < 111.0
 
 
+def test_one_that_gets_on_by_an_event_and_is_never_there_when_it_is_judged() -> None:
+    side = Side(B)
+    side.join(B)
+    side.take(Ack(3, 71, 10), now=100.0)
+    side.replica.tail, side.replica.durable = Position(3, 100), 100
+    side.tick(100.1)
+    for number in range(60):
+        side.ours.sessions["b"]._next = 101
+        side.take(Ack(3, 71, 11 + number), now=side.now)
+        side.attachments.detach("b", side.now)
+        side.tick(side.now + 0.3)
+        if asked := [each for each in side.asked() if each[0] == "remove"]:
+            break
+        side.join(B, tail=11 + number, now=side.now)
+        side.take(Ack(3, 71, 11 + number), now=side.now)
+    assert asked and 109.0 < side.now < 111.0
+
+
 def test_what_it_had_before_is_no_progress_when_it_has_it_again() -> None:
     """A store that loses its newest frame at each start: it comes with less, and gets back what it had."""
     side = Side(B)
@@ -215,9 +259,10 @@ def test_what_it_had_before_is_no_progress_when_it_has_it_again() -> None:
         side.attachments.detach("b", now)
         side.join(B, tail=8, now=now)
         side.take(Ack(3, 71, 8), now=now)
-        side.ours.sessions["b"]._next = 10
-        side.take(Ack(3, 71, 9), now=now)
-        assert side.ours.sessions["b"].acknowledged == 9
+        if number % 2:
+            side.ours.sessions["b"]._next = 10
+            side.take(Ack(3, 71, 9), now=now)
+        assert side.ours.sessions["b"].had == 9
     side.asked()
     check_taken_out_behind(side, 103.0)
 

@@ -17,6 +17,7 @@ def test_since_when_it_is_longer() -> None:
     found = [times.since(acknowledged, 110.0) for acknowledged in (3, 4, 5, 7, 8, 9)]
     assert found == [100.0, 100.0, 102.0, 102.0, 103.0, 110.0]
     assert StreamTimes().since(3, 110.0) == 110.0
+    assert len(times._notes) == 3, "while nothing comes, nothing is to be noted"
 
 
 def test_what_is_owed_by_none_is_forgotten() -> None:
