@@ -152,10 +152,11 @@ class WatchedLinks(Links):
 
     def _is_ended_by_a_middlebox(self, peer: str, message: Ack | Entries) -> bool:
         network, out = self.process.cluster.network, self._out.get(peer)
-        name, refuses = (
-            (peer, network.streamless) if isinstance(message, Entries) else (self.process.name, network.answerless)
-        )
-        if name not in refuses or out is None or not isinstance(out.transport, Socket):
+        if isinstance(message, Entries):
+            ends = peer in network.streamless
+        else:
+            ends = self.process.name in network.answerless
+        if not ends or out is None or not isinstance(out.transport, Socket):
             return False
         network.reset(out.transport)
         return True

@@ -197,10 +197,11 @@ class MemoryNode:
 class MemoryCluster(ClosedLinks):
     """Nodes named a, b, c, …; ``now`` is in seconds. ``wall_off``: by how much a node's wall clock is wrong;
     ``storeless``: nodes that cannot reach the coordination store: no reading comes, and each change fails.
-    ``actions``: what calls may name, and ``features``: what all nodes know."""
+    ``actions``: what calls may name; ``features``: what all nodes know; ``kind``: of a node."""
 
     actions = SHIPPED
     features = NO_FEATURES
+    kind = MemoryNode
 
     def __init__(self, size: int = 3, **settings: Any) -> None:
         super().__init__()
@@ -235,7 +236,7 @@ class MemoryCluster(ClosedLinks):
         """Start a node on its disk, or on a new one."""
         if wipe:
             self.disks[name] = MemoryDisk(self.disks[name].incarnation + "'")
-        node = self.nodes[name] = MemoryNode(self, name, self.disks[name])
+        node = self.nodes[name] = self.kind(self, name, self.disks[name])
         for other in list(self.nodes):
             if other != name and (name, other) not in self.cut:
                 self.nodes[other].link(name)

@@ -7,9 +7,9 @@ from typing import Any
 
 from ha.effects import Truncate
 from ha.messages.beats import BEATS_FEATURE
-from tests.support import memory_cluster
 from tests.support.memory_cluster import TURN, MemoryCluster, MemoryNode
 from tests.support.memory_host import text
+from tests.support.steps import declare
 
 Way = tuple[str, str]
 
@@ -39,6 +39,7 @@ class SlowCluster(MemoryCluster):
     """``rates``: bytes a second that go one way; on all others there is no end of them."""
 
     features = frozenset({BEATS_FEATURE})
+    kind = SlowNode
 
     def __init__(self, size: int = 3, **settings: Any) -> None:
         self.rates: dict[Way, float] = {}
@@ -46,14 +47,6 @@ class SlowCluster(MemoryCluster):
         self._on_the_way: dict[Way, list[bytes]] = defaultdict(list)
         self._sent: dict[Way, float] = defaultdict(float)
         super().__init__(size, **settings)
-
-    def start(self, name: str, wipe: bool = False) -> MemoryNode:
-        """As ever."""
-        plain, memory_cluster.MemoryNode = memory_cluster.MemoryNode, SlowNode  # type: ignore[misc]
-        try:
-            return super().start(name, wipe)
-        finally:
-            memory_cluster.MemoryNode = plain  # type: ignore[misc]
 
     def forget(self, *names: str) -> None:
         """What is on its way from or to these is lost."""
@@ -102,7 +95,6 @@ class Load:
         self.size, self.every = size, every
         self.longest = 0.0
         self.waited: list[float] = []
-        self.read = 0
         self._cluster = cluster
         self._primary = cluster.primary
         self._due = self._answered = cluster.now
@@ -119,7 +111,6 @@ class Load:
         assert leading is not None
         if now >= self._due and not leading.primary.congested:
             self._due = max(self._due + self.every, now)
-            self.read += 1
             host, body = self._primary.host, text("x" * self.size)
             assert host.ledger is not None
             ledger = host.ledger
@@ -135,7 +126,5 @@ class Load:
 def slow_cluster(**settings: Any) -> SlowCluster:
     """In which every node is ready, and the queue q exists."""
     cluster = SlowCluster(3, **settings)
-    cluster.settled()
-    cluster.primary.report(lambda: cluster.primary.host.declare("q"))
-    cluster.run(lambda: cluster.primary.host.answer("declare q") == "ok")
+    declare(cluster.settled(), "q")
     return cluster

@@ -16,11 +16,16 @@ from txobserver.ports.ledger import Observer
 def declared(*queues: str, size: int = 3, **settings: Any) -> MemoryCluster:
     """A cluster in which every node is ready and these queues exist."""
     cluster = MemoryCluster(size, **settings).settled()
+    declare(cluster, *queues)
+    return cluster
+
+
+def declare(cluster: MemoryCluster, *queues: str) -> None:
+    """Turn until these queues exist."""
     host = cluster.primary.host
     for queue in queues:
         cluster.primary.report(lambda q=queue: host.declare(q))  # type: ignore[misc]
     cluster.run(lambda: all(host.answer(f"declare {queue}") == "ok" for queue in queues))
-    return cluster
 
 
 def begin(node: MemoryNode, queues: dict[str, list[str]], acks: dict[str, list[str]] | None = None) -> Observer:
